@@ -1,0 +1,41 @@
+"""dagster-bus: a durable event bus that starts PySpark runs in Dagster.
+
+The names below are the public ones. They are loaded when first used, so that importing this package
+costs little and pulls in neither Dagster nor Spark.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagster_bus.core.event import Event, Message, Published
+    from dagster_bus.errors import BusError
+    from dagster_bus.opening import Bus
+    from dagster_bus.orchestration.definitions import load_definitions
+    from dagster_bus.orchestration.resources import BusResource
+
+__all__ = [
+    "Bus",
+    "BusError",
+    "BusResource",
+    "Event",
+    "Message",
+    "Published",
+    "load_definitions",
+]
+
+_HOMES = {
+    "Bus": "dagster_bus.opening",
+    "BusError": "dagster_bus.errors",
+    "BusResource": "dagster_bus.orchestration.resources",
+    "Event": "dagster_bus.core.event",
+    "Message": "dagster_bus.core.event",
+    "Published": "dagster_bus.core.event",
+    "load_definitions": "dagster_bus.orchestration.definitions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

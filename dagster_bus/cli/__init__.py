@@ -1,0 +1,1 @@
+"""The command `dagster-bus`: one thin module for each group of commands."""

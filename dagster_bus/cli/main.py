@@ -1,0 +1,55 @@
+"""The entry point: shared options, and errors turned into messages and exit codes.
+
+Exit codes: 0 done, 1 failed, 2 store not found, 4 bad arguments.
+"""
+
+import sys
+
+import click
+
+from dagster_bus.cli.dlq import dlq
+from dagster_bus.cli.groups import groups
+from dagster_bus.cli.output import complain
+from dagster_bus.cli.publish import publish
+from dagster_bus.cli.validate import validate
+from dagster_bus.errors import BusError, SpecError
+
+BAD_ARGUMENTS = 4
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-f",
+    "--file",
+    default="topics.yaml",
+    show_default=True,
+    help="The file that declares topics and groups.",
+)
+@click.pass_context
+def commands(context: click.Context, file: str) -> None:
+    """A durable event bus that starts PySpark runs in Dagster."""
+    context.obj = file
+
+
+for _command in (validate, publish, groups, dlq):
+    commands.add_command(_command)
+
+
+def main() -> None:
+    """Run a command; say what is wrong in one line, and exit with the code that fits."""
+    try:
+        commands.main(prog_name="dagster-bus", standalone_mode=False)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(BAD_ARGUMENTS)
+    except click.Abort:
+        complain("stopped")
+        sys.exit(1)
+    except SpecError as error:
+        click.echo(str(error), err=True)
+        sys.exit(error.exit_code)
+    except BusError as error:
+        complain(str(error))
+        sys.exit(error.exit_code)

@@ -1,0 +1,36 @@
+"""How commands speak: tables for people, JSON for programs, errors in one line."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+
+def print_json(data: Any) -> None:
+    click.echo(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
+    """A table with the keys of its rows as headings."""
+    if not rows:
+        click.echo(empty)
+        return
+    table = Table(header_style="bold")
+    for heading, value in rows[0].items():
+        number = isinstance(value, int) and not isinstance(value, bool)
+        table.add_column(heading.replace("_", " "), justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row.values()))
+    Console().print(table)
+
+
+def complain(message: str) -> None:
+    click.echo(f"dagster-bus: {message}", err=True)
+
+
+def standard_input() -> Any:
+    return sys.stdin

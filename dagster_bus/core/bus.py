@@ -1,0 +1,150 @@
+"""The bus: publish to topics, read them, and reach the groups and their dead letters."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from dagster_bus.core.clock import Clock, system_clock
+from dagster_bus.core.event import (
+    NORMAL_PRIORITY,
+    Attribute,
+    Event,
+    Message,
+    NewEvent,
+    Published,
+    encode_attributes,
+    encode_payload,
+    require_text,
+    uuid7,
+)
+from dagster_bus.core.groups import Group, GroupConfig
+from dagster_bus.core.partitioner import Partitioner
+from dagster_bus.core.store import DeadLetter, Store
+from dagster_bus.core.topic import OffsetRange, TopicConfig
+from dagster_bus.errors import BusClosedError, UnknownGroup, UnknownTopic
+
+
+class Bus:
+    """Topics and groups on one store. Safe to share between threads; open one in each process."""
+
+    def __init__(
+        self,
+        store: Store,
+        topics: Iterable[TopicConfig],
+        groups: Iterable[GroupConfig] = (),
+        clock: Clock = system_clock,
+    ) -> None:
+        self._store = store
+        self._topics = {topic.name: topic for topic in topics}
+        self._groups = {group.name: group for group in groups}
+        self._clock = clock
+        self._partitioner = Partitioner()
+        self._closed = False
+
+    @property
+    def topics(self) -> tuple[TopicConfig, ...]:
+        return tuple(self._topics.values())
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(self._groups)
+
+    def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str | None = None,
+        source: str | None = None,
+        attributes: Mapping[str, Attribute] | None = None,
+    ) -> Published:
+        """Append one event, and return where it stands once it would survive a power cut."""
+        return self.publish_many(topic, [Message(payload, key, source, attributes)])[0]
+
+    def publish_many(self, topic: str, messages: Iterable[Message | Any]) -> list[Published]:
+        """Append events together: all of them, or none. Whatever is not a Message is a payload."""
+        config = self._topic(topic)
+        now_ms = self._clock()
+        events = [self._checked(config, message, now_ms) for message in messages]
+        return self._store.append(events, now_ms) if events else []
+
+    def read(self, topic: str, partition: int, first: int = 1) -> Iterator[Event]:
+        """The events of a partition from an offset to its present end, in order."""
+        config = self._topic(topic)
+        if not 0 <= partition < config.partitions:
+            raise UnknownTopic(
+                f"{topic} has partitions 0 to {config.partitions - 1}, and no {partition}"
+            )
+        return self._store.iterate(OffsetRange(topic, partition, first, (1 << 40) - 1))
+
+    def group(self, name: str) -> Group:
+        """A declared group."""
+        self._require_open()
+        config = self._groups.get(name)
+        if config is None:
+            known = ", ".join(sorted(self._groups)) or "none"
+            raise UnknownGroup(f"group {name!r} is not declared (declared: {known})")
+        return Group(config, self._store, self._clock)
+
+    def dead_letters(
+        self, group: str, *, limit: int = 100, before: int | None = None
+    ) -> list[DeadLetter]:
+        """What a group gave up on, newest first."""
+        self.group(group)
+        return self._store.dead_letters(group, limit=limit, before=before)
+
+    def dead_letter_counts(self, group: str) -> dict[str, int]:
+        """How many dead letters a group has, by error fingerprint."""
+        self.group(group)
+        return self._store.dead_letter_counts(group)
+
+    def close(self) -> None:
+        """Let go of the store. Harmless when repeated."""
+        self._closed = True
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _topic(self, name: str) -> TopicConfig:
+        self._require_open()
+        config = self._topics.get(name)
+        if config is None:
+            known = ", ".join(sorted(self._topics)) or "none"
+            raise UnknownTopic(f"topic {name!r} is not declared (declared: {known})")
+        return config
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise BusClosedError("this bus was closed; open another one")
+
+    def _checked(self, config: TopicConfig, message: Message | Any, now_ms: int) -> NewEvent:
+        if not isinstance(message, Message):
+            message = Message(message)
+        for field, text in (("key", message.key), ("source", message.source)):
+            if text is not None:
+                require_text(field, text)
+        return NewEvent(
+            topic=config.name,
+            partition=self._partitioner.choose(message.key, config.partitions),
+            id=uuid7(now_ms),
+            key=message.key,
+            source=message.source,
+            schema_version=1,
+            attributes=encode_attributes(message.attributes),
+            priority=NORMAL_PRIORITY,
+            idempotency_key=None,
+            ttl_s=None,
+            payload=encode_payload(message.payload),
+            payload_sha256=None,
+        )
+
+

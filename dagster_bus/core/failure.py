@@ -1,0 +1,57 @@
+"""Errors as they are kept with a delivery: small, readable, and comparable by fingerprint."""
+
+import hashlib
+import re
+import traceback as tracebacks
+from dataclasses import dataclass
+
+MESSAGE_LIMIT = 2_000
+TRACEBACK_LIMIT = 6_000
+
+_VARYING = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"  # UUIDs
+    r"|0x[0-9a-fA-F]+|\d+"  # addresses and numbers
+    r"|'[^'\n]*'|\"[^\"\n]*\""  # quoted values
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptError:
+    """Why one attempt failed, who made it, and when."""
+
+    attempt: int
+    type: str
+    message: str
+    traceback: str
+    worker: str | None
+    at_ms: int
+
+
+def describe(
+    error: BaseException, *, attempt: int, worker: str | None, at_ms: int
+) -> AttemptError:
+    """An exception in a form fit for keeping, without the megabytes that a JVM may attach."""
+    trace = "".join(tracebacks.format_exception(error, chain=False))
+    return AttemptError(
+        attempt=attempt,
+        type=type(error).__name__,
+        message=_shortened(str(error).strip(), MESSAGE_LIMIT),
+        traceback=_shortened(trace, TRACEBACK_LIMIT),
+        worker=worker,
+        at_ms=at_ms,
+    )
+
+
+def fingerprint(error: AttemptError) -> str:
+    """The same for errors that differ only in ids, numbers and quoted values."""
+    first_line = error.message.split("\n", 1)[0]
+    normal = f"{error.type}: {_VARYING.sub('?', first_line)}"
+    return hashlib.sha256(normal.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def _shortened(text: str, limit: int) -> str:
+    """Head and tail of a text, as the cause stands at one of the two ends."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n… {len(text) - limit} characters left out …\n{text[-half:]}"

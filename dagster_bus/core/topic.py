@@ -1,0 +1,108 @@
+"""Topics: their names, patterns over names, positions in their logs, and filters over attributes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from dagster_bus.core.event import Attribute
+from dagster_bus.errors import InvalidTopicName
+
+RESERVED_PREFIXES = ("bus", "system")
+
+_SEGMENT = r"[a-z0-9-]+"
+_NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
+_PATTERN = re.compile(rf"(?:{_SEGMENT}|\*\*?)(?:\.(?:{_SEGMENT}|\*\*?))*")
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Events `first` to `last` of one partition, both included."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}:{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What the log must know of a topic."""
+
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Lets an event pass when its attributes equal, type included, and exist, as asked."""
+
+    equals: Mapping[str, Attribute] = field(default_factory=dict)
+    exists: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.equals or self.exists)
+
+    def matches(self, attributes: Mapping[str, Attribute]) -> bool:
+        return all(
+            name in attributes
+            and type(attributes[name]) is type(wanted)
+            and attributes[name] == wanted
+            for name, wanted in self.equals.items()
+        ) and all(name in attributes for name in self.exists)
+
+
+def require_topic_name(name: str) -> None:
+    """Refuse a name that is not segments of a-z, 0-9 and '-' joined by dots, or that is reserved."""
+    if not _NAME.fullmatch(name):
+        raise InvalidTopicName(
+            f"{name!r} is not a topic name: use segments of a-z, 0-9 and '-' joined by dots, "
+            "such as orders.created"
+        )
+    if name.split(".", 1)[0] in RESERVED_PREFIXES:
+        raise InvalidTopicName(
+            f"{name!r} is reserved: names beginning with "
+            + " or ".join(f"'{prefix}.'" for prefix in RESERVED_PREFIXES)
+            + " belong to the bus itself"
+        )
+
+
+def require_pattern(pattern: str) -> None:
+    """Refuse a pattern whose segments are neither names nor '*' nor '**'."""
+    if not _PATTERN.fullmatch(pattern):
+        raise InvalidTopicName(
+            f"{pattern!r} is not a topic pattern: join segments of a-z, 0-9 and '-' by dots; "
+            "'*' stands for one segment, '**' for any number"
+        )
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that a pattern selects, in their order."""
+    if pattern == "*":  # on its own a star means everything
+        return list(names)
+    expression = _compiled(pattern)
+    return [name for name in names if expression.fullmatch(name)]
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern as an expression over '.'-terminated segments, so that '**' may match none."""
+    parts = []
+    for segment in pattern.split("."):
+        if segment == "**":
+            parts.append(rf"(?:(?:^|\.){_SEGMENT})*")
+        else:
+            parts.append(rf"(?:^|\.){_SEGMENT if segment == '*' else re.escape(segment)}")
+    return re.compile("".join(parts))

@@ -1,0 +1,129 @@
+"""Every error the bus raises on purpose.
+
+    BusError                       something the bus can explain (exit code 1)
+    ├── UsageError                 the caller asked for something that cannot be (4)
+    │   ├── SpecError              mistakes in topics.yaml, each with its place
+    │   ├── InvalidTopicName
+    │   ├── UnknownTopic
+    │   ├── UnknownGroup
+    │   ├── InvalidPayloadError
+    │   └── InvalidEvent           an envelope field that cannot be accepted
+    ├── StoreError                 the store could not do what it was asked
+    │   ├── StoreNotFound          (2)
+    │   ├── StoreUnusable          damaged, newer than this program, read-only, full
+    │   ├── PartitionCountChanged
+    │   └── StaleState             somebody else changed it first; read again and decide again
+    ├── DeliveryError
+    │   ├── UnknownDelivery
+    │   ├── ReservationLost        the work was reserved again for another worker
+    │   └── LeaseLost              the lease ran out or went to another worker
+    ├── PipelineError              a user's pipeline function or its result is not usable
+    ├── TableError                 a table cannot take what the pipeline produced
+    └── BusClosedError
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class BusError(Exception):
+    """Something the bus can explain in one message."""
+
+    exit_code = 1
+
+
+class UsageError(BusError):
+    """The request itself is wrong; nothing was changed."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a file, with its place (lines and columns count from 1)."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+class SpecError(UsageError):
+    """The declarations cannot be used; every mistake found is listed."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda p: (p.file, p.line, p.column)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class InvalidTopicName(UsageError):
+    """The name does not follow the rules for topics."""
+
+
+class UnknownTopic(UsageError):
+    """No such topic is declared."""
+
+
+class UnknownGroup(UsageError):
+    """No such group is declared."""
+
+
+class InvalidPayloadError(UsageError):
+    """The payload is not JSON."""
+
+
+class InvalidEvent(UsageError):
+    """A field of the envelope cannot be accepted."""
+
+
+class StoreError(BusError):
+    """The store could not do what it was asked."""
+
+
+class StoreNotFound(StoreError):
+    """There is no store at that address."""
+
+    exit_code = 2
+
+
+class StoreUnusable(StoreError):
+    """The store exists and cannot be used as it is."""
+
+
+class PartitionCountChanged(StoreError):
+    """A topic is declared with another number of partitions than its log has."""
+
+
+class StaleState(StoreError):
+    """The state changed between reading it and writing it; nothing was written."""
+
+
+class DeliveryError(BusError):
+    """A delivery is not in the state that the caller believed."""
+
+
+class UnknownDelivery(DeliveryError):
+    """No such delivery."""
+
+
+class ReservationLost(DeliveryError):
+    """The work was reserved again, or is done; this worker must not start."""
+
+
+class LeaseLost(DeliveryError):
+    """The lease ran out or went to another worker; this worker must stop."""
+
+
+class PipelineError(BusError):
+    """A pipeline cannot be loaded or returned something that is not a DataFrame."""
+
+
+class TableError(BusError):
+    """A table cannot take what the pipeline produced."""
+
+
+class BusClosedError(BusError):
+    """The bus was closed."""

@@ -1,0 +1,1 @@
+"""Dagster's side of the bus: the only part that imports dagster."""

@@ -1,0 +1,66 @@
+"""`topics.yaml` compiled into Dagster definitions. The store is not touched here."""
+
+from pathlib import Path
+
+from dagster import Definitions
+from dagster_pyspark import PySparkResource
+
+from dagster_bus.errors import PipelineError, SpecError
+from dagster_bus.opening import store_url
+from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
+from dagster_bus.orchestration.names import colliding_keys
+from dagster_bus.orchestration.resources import BusResource
+from dagster_bus.orchestration.sensors import build_sensor
+from dagster_bus.orchestration.tables import build_table_asset, build_table_job
+from dagster_bus.orchestration.topics import build_topic_asset
+from dagster_bus.spark.pipeline import load_pipeline
+from dagster_bus.spark.processing import Work
+from dagster_bus.spark.session import session_config, use_this_python
+from dagster_bus.spec.configs import group_config
+from dagster_bus.spec.load import LoadedSpec, load_spec
+
+
+def load_definitions(topics_yaml: str | Path) -> Definitions:
+    """Resources, assets, jobs and sensors for all that a file declares.
+
+    Raises SpecError, with the place of every mistake, if the file cannot be used."""
+    loaded = load_spec(topics_yaml)
+    works = _works(loaded)
+    use_this_python(loaded.spec.spark)
+    jobs = {name: build_table_job(name) for name in works}
+    return Definitions(
+        assets=[
+            *(build_topic_asset(name, topic) for name, topic in loaded.spec.topics.items()),
+            *(build_table_asset(loaded, name, work) for name, work in works.items()),
+            *(build_dead_letters_asset(name) for name in works),
+        ],
+        jobs=list(jobs.values()),
+        sensors=[build_sensor(name, job) for name, job in jobs.items()],
+        resources={
+            "bus": BusResource(topics_yaml=str(Path(topics_yaml).resolve())),
+            "pyspark": PySparkResource(spark_config=session_config(loaded.spec.spark)),
+        },
+    )
+
+
+def _works(loaded: LoadedSpec) -> dict[str, Work]:
+    """What each group does. Pipelines are imported now, so that a typing mistake costs no event."""
+    works = {}
+    problems = list(colliding_keys(loaded))
+    for name, spec in loaded.spec.groups.items():
+        try:
+            pipeline = load_pipeline(spec.pipeline)
+        except PipelineError as error:
+            problems.append(loaded.problem(("groups", name, "pipeline"), str(error)))
+            continue
+        works[name] = Work(
+            name=spec.pipeline,
+            store=store_url(loaded),
+            wanted=group_config(loaded, name).filter,
+            columns=loaded.columns_of(name),
+            pipeline=pipeline,
+            table=loaded.table_path(name),
+        )
+    if problems:
+        raise SpecError(problems)
+    return works

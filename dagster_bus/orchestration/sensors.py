@@ -1,0 +1,66 @@
+"""A group's sensor: it reserves what may run now and asks Dagster for the runs.
+
+A tick may be lost at any moment, or be run by a preview in the UI: a reservation whose run never comes
+expires and is made again, so no event depends on Dagster's memory. The sensor's cursor only holds the
+number of dead letters last shown.
+"""
+
+from dagster import (
+    DefaultSensorStatus,
+    RunRequest,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.store import GroupProgress
+from dagster_bus.orchestration.dead_letters import dead_letters_now
+from dagster_bus.orchestration.names import definition_name, run_key, run_tags
+from dagster_bus.orchestration.resources import BusResource
+from dagster_bus.orchestration.runs import look_at_runs
+
+TICK_SECONDS = 5
+
+
+def build_sensor(name: str, job: UnresolvedAssetJobDefinition) -> SensorDefinition:
+    @sensor(
+        name=f"{definition_name(name)}_sensor",
+        job=job,
+        minimum_interval_seconds=TICK_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=f"Starts runs for new events of group {name}. Stop it to pause the group.",
+    )
+    def tick(context: SensorEvaluationContext, bus: BusResource) -> SensorResult:
+        with bus.open() as opened:
+            group = opened.group(name)
+            reserved = group.reserve(look_at_runs(context.instance))
+            progress = group.progress()
+            dead = str(progress.tally.dead_lettered)
+            changed = dead != (context.cursor or "0")
+            return SensorResult(
+                run_requests=[_request(delivery) for delivery in reserved],
+                skip_reason=None if reserved else SkipReason(_idle(progress)),
+                cursor=dead,
+                asset_events=[dead_letters_now(opened, name)] if changed else [],
+            )
+
+    return tick
+
+
+def _request(delivery: Delivery) -> RunRequest:
+    return RunRequest(
+        run_key=run_key(delivery), partition_key=delivery.window, tags=run_tags(delivery)
+    )
+
+
+def _idle(progress: GroupProgress) -> str:
+    if progress.lag == 0:
+        return f"Nothing new: all {progress.published} events are settled."
+    return (
+        f"{progress.lag} events to go: {progress.reserved} reserved for runs that are starting, "
+        f"{progress.running} in running ones, {progress.waiting} waiting for their next attempt."
+    )

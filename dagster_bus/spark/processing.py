@@ -1,0 +1,52 @@
+"""One delivery from the log to the table: read, filter, pipeline, write, commit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.topic import EventFilter
+from dagster_bus.spark.delta import DeltaSink
+from dagster_bus.spark.pipeline import Pipeline, apply_pipeline
+from dagster_bus.spark.source import read_events
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a group does with its events."""
+
+    name: str
+    store: str
+    wanted: EventFilter
+    columns: dict[str, str]
+    pipeline: Pipeline
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a delivery's events."""
+
+    rows: int
+    files: int
+    filtered: int
+    repeated: bool
+    """The table held this delivery already: an earlier worker committed and then died."""
+
+
+def process(
+    spark: SparkSession, work: Work, delivery: Delivery, check_lease: Callable[[], None]
+) -> Result:
+    """Bring a delivery's rows into the table, once. `check_lease` raises if the lease is lost."""
+    events = read_events(spark, work.store, delivery.ranges, work.wanted, work.columns)
+    filtered = delivery.size - events.count() if work.wanted else 0
+    sink = DeltaSink(work.table, delivery)
+    if sink.committed():
+        return Result(rows=0, files=0, filtered=filtered, repeated=True)
+    written = sink.write(apply_pipeline(work.pipeline, events, name=work.name))
+    check_lease()
+    sink.commit(written)
+    return Result(
+        rows=written.rows, files=len(written.files), filtered=filtered, repeated=False
+    )

@@ -1,0 +1,1 @@
+"""`topics.yaml`: read with places, checked into typed specs, turned into the core's configurations."""

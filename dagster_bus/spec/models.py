@@ -1,0 +1,157 @@
+"""The grammar of `topics.yaml`. Every field says what it is for; nothing else is accepted."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from dagster_bus.core.event import Attribute
+from dagster_bus.core.topic import require_pattern, require_topic_name
+from dagster_bus.errors import InvalidTopicName
+from dagster_bus.schemas.types import normal_type
+from dagster_bus.spec.units import DurationMs
+
+
+def _topic_name(name: str) -> str:
+    try:
+        require_topic_name(name)
+    except InvalidTopicName as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+def _pattern(pattern: str) -> str:
+    try:
+        require_pattern(pattern)
+    except InvalidTopicName as error:
+        raise ValueError(str(error)) from None
+    return pattern
+
+
+TopicName = Annotated[str, AfterValidator(_topic_name)]
+Pattern = Annotated[str, AfterValidator(_pattern)]
+GroupName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)]
+ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+ColumnType = Annotated[str, AfterValidator(normal_type)]
+ImportPath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+
+
+class Spec(BaseModel):
+    """Frozen, and strict about what it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class SparkSpec(Spec):
+    """The Spark session of the pipelines."""
+
+    master: str = Field("local[*]", description="Spark's master URL.")
+    conf: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Spark settings, by their full names."
+    )
+
+
+class RetryPolicySpec(Spec):
+    """How often a failed batch is tried, and how long it waits in between."""
+
+    max_attempts: int = Field(4, ge=1, description="Attempts in all, the first included.")
+    base_delay: DurationMs = Field(1_000, description="The wait before the second attempt.")
+    multiplier: float = Field(
+        2.0, ge=1, strict=False, description="How much longer each further wait is."
+    )
+    max_delay: DurationMs = Field(30_000, description="No wait is longer.")
+    jitter: Literal["none", "full"] = Field(
+        "full", description="full: wait a random part of the delay. none: wait all of it."
+    )
+
+
+class SchemaSpec(Spec):
+    """The columns of a topic's payload."""
+
+    fields: dict[ColumnName, ColumnType] = Field(
+        min_length=1, description="Column names and their types."
+    )
+
+
+class TopicSpec(Spec):
+    """A log of events of one kind."""
+
+    description: str = Field("", description="What the events are; shown in Dagster.")
+    owners: list[str] = Field(
+        default_factory=list, description="team:name or an e-mail address; shown in Dagster."
+    )
+    partitions: int = Field(1, ge=1, le=1_000, description="Ordered sequences in the log.")
+    schema_: SchemaSpec | None = Field(
+        None, alias="schema", description="The columns of the payload."
+    )
+
+
+class FilterSpec(Spec):
+    """Which events a group wants; the others are counted as filtered."""
+
+    equals: dict[str, Attribute] = Field(
+        default_factory=dict, description="Attributes with just these values."
+    )
+    exists: list[str] = Field(default_factory=list, description="Attributes that must be there.")
+
+
+class BatchSpec(Spec):
+    """How much a delivery takes, and how many may be under way."""
+
+    max_events: int = Field(50_000, ge=1, description="Events in one run.")
+    max_inflight: int = Field(2, ge=1, description="Runs at the same time.")
+
+
+class TableSpec(Spec):
+    """Where a group's rows go."""
+
+    path: str = Field(min_length=1, description="The table's folder, from this file's folder on.")
+    format: Literal["delta"] = Field("delta", description="The table's format.")
+
+
+class GroupSpec(Spec):
+    """A reader of topics with work to do."""
+
+    description: str = Field("", description="What the group's table holds; shown in Dagster.")
+    owners: list[str] = Field(
+        default_factory=list, description="team:name or an e-mail address; shown in Dagster."
+    )
+    topics: list[Pattern] = Field(min_length=1, description="Topics or patterns of topics.")
+    filter: FilterSpec = Field(
+        default_factory=FilterSpec, description="Which of their events are wanted."
+    )
+    batch: BatchSpec = Field(default_factory=BatchSpec, description="How runs are cut.")
+    retry: str | None = Field(None, description="The name of a retry policy.")
+    on_exhausted: Literal["dead_letter"] = Field(
+        "dead_letter", description="What happens to a batch when its attempts are used up."
+    )
+    window: Literal["hourly"] = Field("hourly", description="The table's Dagster partitions.")
+    pipeline: ImportPath = Field(
+        description="module:function, from a DataFrame of events to a DataFrame of rows."
+    )
+    table: TableSpec = Field(description="Where the rows go.")
+    launch_timeout: DurationMs = Field(
+        120_000, description="How long a requested run may take to start."
+    )
+    lease: DurationMs = Field(
+        60_000, description="How long a run may be silent before its work is handed on."
+    )
+
+
+class BusSpec(Spec):
+    """The whole file."""
+
+    version: Literal[1] = Field(description="The version of this grammar.")
+    store: str = Field("sqlite:///.bus/bus.db", description="The address of the store.")
+    spark: SparkSpec = Field(default_factory=SparkSpec, description="The Spark session.")
+    retry_policies: dict[str, RetryPolicySpec] = Field(
+        default_factory=dict, description="Retry policies by name."
+    )
+    topics: dict[TopicName, TopicSpec] = Field(min_length=1, description="Topics by name.")
+    groups: dict[GroupName, GroupSpec] = Field(
+        default_factory=dict, description="Consumer groups by name."
+    )
+
+
+def fields_by_key(model: type[BaseModel]) -> dict[str, Any]:
+    """A model's fields by the key they have in the file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}

@@ -1,0 +1,80 @@
+"""Events as Arrow batches, for readers that move many of them, such as Spark's executors.
+
+The embedded store is read through ADBC, whose driver has a SQLite library of its own. Two such libraries
+must not have one file open in the same process (closing it in one drops the locks of the other), so this
+is for processes that do not open the store in any other way.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+
+import adbc_driver_sqlite.dbapi as adbc
+import pyarrow as pa
+import pyarrow.compute as pc
+from adbc_driver_sqlite import StatementOptions
+
+from dagster_bus.core.topic import EventFilter, OffsetRange
+from dagster_bus.stores import sqlite_path
+from dagster_bus.stores.sqlite_connection import load_queries
+
+MAX_BATCH = 32_768
+"""The driver guesses a column's type from the first batch of a result, so a result must be one batch:
+a text column that begins with that many NULLs would be taken for numbers."""
+
+ENVELOPE = pa.schema(
+    [
+        ("id", pa.string()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.string()),
+        ("source", pa.string()),
+        ("schema_version", pa.int32()),
+        ("attributes", pa.string()),
+        ("priority", pa.int32()),
+        ("payload", pa.string()),
+    ]
+)
+
+
+def pieces(ranges: Sequence[OffsetRange], most: int = MAX_BATCH) -> list[OffsetRange]:
+    """The same events in ranges small enough to be read at once, and in parallel."""
+    return [
+        OffsetRange(span.topic, span.partition, first, min(first + most - 1, span.last))
+        for span in ranges
+        for first in range(span.first, span.last + 1, most)
+    ]
+
+
+def read_batches(url: str, span: OffsetRange, wanted: EventFilter) -> Iterator[pa.RecordBatch]:
+    """The events of a piece that pass a filter, in order."""
+    for table in _read_table(sqlite_path(url), span):
+        batch = _enveloped(table, span)
+        if wanted:
+            passes = [wanted.matches(json.loads(text)) for text in batch["attributes"].to_pylist()]
+            batch = batch.filter(pa.array(passes, pa.bool_()))
+        yield from batch.to_batches()
+
+
+def _read_table(path: str, span: OffsetRange) -> Iterator[pa.Table]:
+    with adbc.connect(f"file:{path}?mode=ro") as connection, connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout = 30000")
+        cursor.adbc_statement.set_options(**{StatementOptions.BATCH_ROWS.value: str(MAX_BATCH)})
+        cursor.execute(
+            load_queries()["read_events_arrow"],
+            (span.topic, span.partition, span.first, span.last),
+        )
+        yield cursor.fetch_arrow_table()
+
+
+def _enveloped(table: pa.Table, span: OffsetRange) -> pa.Table:
+    """A result with the envelope's names and types."""
+    size = table.num_rows
+    columns = {name: table[name] for name in table.column_names}
+    columns["ts"] = pc.multiply(columns["ts"], 1_000)
+    columns["topic"] = pa.array([span.topic] * size, pa.string())
+    columns["partition"] = pa.array([span.partition] * size, pa.int32())
+    return pa.table(
+        [pc.cast(columns[field.name], field.type) for field in ENVELOPE], schema=ENVELOPE
+    )

@@ -1,0 +1,83 @@
+"""Values of the core as rows of the embedded store, and back."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dagster_bus.core.delivery import Delivery, Outcome, State
+from dagster_bus.core.event import Event
+from dagster_bus.core.failure import AttemptError
+from dagster_bus.core.store import DeadLetter
+from dagster_bus.core.topic import OffsetRange
+
+OFFSET_BITS = 40
+
+
+def position(partition_id: int, offset: int) -> int:
+    """The key of an event: its partition, then its offset."""
+    return partition_id << OFFSET_BITS | offset
+
+
+def delivery_to_row(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "id": delivery.id,
+        "group_name": delivery.group,
+        "window": delivery.window,
+        "ranges": json.dumps([[r.topic, r.partition, r.first, r.last] for r in delivery.ranges]),
+        "size": delivery.size,
+        "state": delivery.state.value,
+        "outcome": delivery.outcome.value if delivery.outcome else None,
+        "attempt": delivery.attempt,
+        "reservation": delivery.reservation,
+        "token": delivery.token,
+        "due_ms": delivery.due_ms,
+        "worker": delivery.worker,
+        "errors": json.dumps([asdict(error) for error in delivery.errors]),
+        "created_ms": delivery.created_ms,
+        "version": delivery.version,
+    }
+
+
+def delivery_from_row(row: Sequence[Any]) -> Delivery:
+    id, group, window, ranges, _, state, outcome, attempt, reservation, token = row[:10]
+    due_ms, worker, errors, created_ms, version = row[10:]
+    return Delivery(
+        id=id,
+        group=group,
+        window=window,
+        ranges=tuple(OffsetRange(*part) for part in json.loads(ranges)),
+        state=State(state),
+        outcome=Outcome(outcome) if outcome else None,
+        attempt=attempt,
+        reservation=reservation,
+        token=token,
+        due_ms=due_ms,
+        worker=worker,
+        errors=errors_from_text(errors),
+        created_ms=created_ms,
+        version=version,
+    )
+
+
+def errors_from_text(text: str) -> tuple[AttemptError, ...]:
+    return tuple(AttemptError(**error) for error in json.loads(text))
+
+
+def event_from_row(topic: str, partition: int, row: Sequence[Any]) -> Event:
+    """An event from its offset, time, id and the columns after them."""
+    offset, ts, id, *rest = row
+    return Event(id, ts, topic, partition, offset, *rest)
+
+
+def dead_letter_from_row(row: Sequence[Any]) -> DeadLetter:
+    id, group, delivery, fingerprint, died_ms, errors, topic, partition, *event = row
+    return DeadLetter(
+        id=id,
+        group=group,
+        delivery=delivery,
+        event=event_from_row(topic, partition, event),
+        errors=errors_from_text(errors),
+        fingerprint=fingerprint,
+        died_ms=died_ms,
+    )
