@@ -1,25 +1,25 @@
 """Every error the bus raises on purpose.
 
-    BusError                       something the bus can explain (exit code 1)
-    ├── UsageError                 the caller asked for something that cannot be (4)
-    │   ├── SpecError              mistakes in topics.yaml, each with its place
-    │   ├── InvalidTopicName
-    │   ├── UnknownTopic
-    │   ├── UnknownGroup
-    │   ├── InvalidPayloadError
-    │   └── InvalidEvent           an envelope field that cannot be accepted
-    ├── StoreError                 the store could not do what it was asked
-    │   ├── StoreNotFound          (2)
-    │   ├── StoreUnusable          damaged, newer than this program, read-only, full
-    │   ├── PartitionCountChanged
-    │   └── StaleState             somebody else changed it first; read again and decide again
-    ├── DeliveryError
-    │   ├── UnknownDelivery
-    │   ├── ReservationLost        the work was reserved again for another worker
-    │   └── LeaseLost              the lease ran out or went to another worker
-    ├── PipelineError              a user's pipeline function or its result is not usable
-    ├── TableError                 a table cannot take what the pipeline produced
-    └── BusClosedError
+BusError                       something the bus can explain (exit code 1)
+├── UsageError                 the caller asked for something that cannot be (4)
+│   ├── SpecError              mistakes in topics.yaml, each with its place
+│   ├── InvalidTopicName
+│   ├── UnknownTopic
+│   ├── UnknownGroup
+│   ├── InvalidPayloadError
+│   └── InvalidEvent           an envelope field that cannot be accepted
+├── StoreError                 the store could not do what it was asked
+│   ├── StoreNotFound          (2)
+│   ├── StoreUnusable          damaged, newer than this program, read-only, full
+│   ├── PartitionCountChanged
+│   └── StaleState             somebody else changed it first; read again and decide again
+├── DeliveryError
+│   ├── UnknownDelivery
+│   ├── ReservationLost        the work was reserved again for another worker
+│   └── LeaseLost              the lease ran out or went to another worker
+├── PipelineError              a user's pipeline function or its result is not usable
+├── TableError                 a table cannot take what the pipeline produced
+└── BusClosedError
 """
 
 from collections.abc import Sequence

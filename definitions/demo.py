@@ -1,7 +1,7 @@
 """The demo: the shop, the bus, Dagster and Spark together, on this machine.
 
-    python -m definitions.demo           until Ctrl-C, with the UI to look around in
-    python -m definitions.demo --once    a bounded set of events, and their account at the end
+python -m definitions.demo           until Ctrl-C, with the UI to look around in
+python -m definitions.demo --once    a bounded set of events, and their account at the end
 """
 
 import argparse
@@ -105,7 +105,11 @@ def _once(bus: Bus, home: Home) -> int:
     bus.publish_many("orders.created", shop.orders(2_000))
     bus.publish_many("orders.cancelled", shop.cancellations(200))
     left = ONCE_TIMEOUT_S - (time.monotonic() - started)
-    _wait(lambda: group.progress().reserved == 0 and group.progress().running > 0, left, group.progress)
+    _wait(
+        lambda: group.progress().reserved == 0 and group.progress().running > 0,
+        left,
+        group.progress,
+    )
     out.print("A run has taken them. Publishing 5 orders in a currency without a rate …")
     bus.publish_many("orders.created", shop.poison(5))
     left = ONCE_TIMEOUT_S - (time.monotonic() - started)
@@ -167,9 +171,7 @@ def _rows(home: Home) -> int:
     return int(DeltaTable(str(home.table)).to_pyarrow_dataset().count_rows())
 
 
-def _wait(
-    done: Callable[[], bool], seconds: float, progress: Callable[[], GroupProgress]
-) -> None:
+def _wait(done: Callable[[], bool], seconds: float, progress: Callable[[], GroupProgress]) -> None:
     deadline = time.monotonic() + seconds
     said = ""
     while not done():

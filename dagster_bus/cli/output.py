@@ -24,7 +24,9 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
         number = isinstance(value, int) and not isinstance(value, bool)
         table.add_column(heading.replace("_", " "), justify="right" if number else "left")
     for row in rows:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row.values()))
+        table.add_row(
+            *(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row.values())
+        )
     Console().print(table)
 
 

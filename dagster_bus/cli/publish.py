@@ -20,8 +20,14 @@ BATCH = 1_000
 @click.argument("payload", required=False)
 @click.option("--key", help="Events of one key keep their order.")
 @click.option("--source", help="Who publishes.")
-@click.option("-a", "--attribute", "attributes", multiple=True, metavar="NAME=VALUE",
-              help="An attribute that groups can filter by; repeat it for more.")
+@click.option(
+    "-a",
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An attribute that groups can filter by; repeat it for more.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print positions as JSON, one a line.")
 @click.pass_obj
 def publish(
@@ -33,7 +39,8 @@ def publish(
     attributes: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Append events to TOPIC: the JSON text PAYLOAD, or standard input with one JSON text a line."""
+    """Append events to TOPIC: the JSON text PAYLOAD, or standard input with one JSON text a
+    line."""
     extra = _attributes(attributes)
     lines = [payload] if payload is not None else standard_input()
     messages = (Message(value, key, source, extra) for value in _payloads(lines))

@@ -146,5 +146,3 @@ class Bus:
             payload=encode_payload(message.payload),
             payload_sha256=None,
         )
-
-

@@ -1,4 +1,4 @@
-"""Time, as the bus sees it: whole milliseconds since the epoch, from a clock that can be replaced."""
+"""Time: whole milliseconds since the epoch, from a clock that can be replaced."""
 
 import time
 from collections.abc import Callable

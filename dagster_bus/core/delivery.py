@@ -9,8 +9,8 @@ leased by that worker when it runs, and ends settled, or waits for its next atte
                                      └─ attempts used up ─▶ DONE (dead-lettered)
 
 A reservation that expires returns to WAITING at once and counts for nothing. Each lease gets a new
-fencing token; whoever shows an old token, or comes after the lease has ended, is refused. The functions
-here only say what the next state is: the store makes it so, if nobody else was faster.
+fencing token; whoever shows an old token, or comes after the lease has ended, is refused. The
+functions here only say what the next state is: the store makes it so, if nobody else was faster.
 """
 
 from dataclasses import dataclass, replace

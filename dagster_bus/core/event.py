@@ -109,7 +109,7 @@ def encode_attributes(attributes: Mapping[str, Attribute] | None) -> str:
 
 
 def require_text(field: str, text: object) -> None:
-    """Refuse what is not text, and lone surrogates, which no store and no other language can keep."""
+    """Refuse what is not text, and lone surrogates, which no store can keep."""
     if not isinstance(text, str):
         raise InvalidEvent(f"{field} is text, not {type(text).__name__} ({text!r})")
     try:

@@ -27,9 +27,7 @@ class AttemptError:
     at_ms: int
 
 
-def describe(
-    error: BaseException, *, attempt: int, worker: str | None, at_ms: int
-) -> AttemptError:
+def describe(error: BaseException, *, attempt: int, worker: str | None, at_ms: int) -> AttemptError:
     """An exception in a form fit for keeping, without the megabytes that a JVM may attach."""
     trace = "".join(tracebacks.format_exception(error, chain=False))
     return AttemptError(

@@ -53,7 +53,7 @@ class WorkerGone(Exception):
     """The worker ended without settling its delivery."""
 
 
-def nothing_known(delivery: Delivery) -> Worker:
+def nothing_known(_: Delivery) -> Worker:
     return Worker.UNKNOWN
 
 
@@ -206,9 +206,7 @@ class Group:
         return life.take_back(
             delivery,
             now_ms=now_ms,
-            error=describe(
-                cause, attempt=delivery.attempt, worker=delivery.worker, at_ms=now_ms
-            ),
+            error=describe(cause, attempt=delivery.attempt, worker=delivery.worker, at_ms=now_ms),
             decision=decide(self.config.retry, delivery.attempt, self._dice()),
         )
 

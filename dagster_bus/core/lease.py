@@ -19,9 +19,7 @@ class Keeper:
         self._held = held
         self._stop = threading.Event()
         self.lost: DeliveryError | None = None
-        self._thread = threading.Thread(
-            target=self._beat, name=f"lease-{held.id}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._beat, name=f"lease-{held.id}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

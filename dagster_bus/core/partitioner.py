@@ -1,7 +1,7 @@
 """Which partition an event goes to.
 
-Keyed events use the hash that JavaScript producers compute with `charCodeAt`, so that both sides send
-a key to the same partition. Events without a key take turns.
+Keyed events use the hash that JavaScript producers compute with `charCodeAt`, so that both sides
+send a key to the same partition. Events without a key take turns.
 """
 
 import itertools

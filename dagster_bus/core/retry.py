@@ -39,7 +39,7 @@ def decide(policy: RetryPolicy, failed_attempt: int, dice: float) -> Decision:
 
 
 def longest_delay_ms(policy: RetryPolicy, attempt: int) -> int:
-    """The wait before an attempt without jitter: none, base, base·multiplier, … up to the maximum."""
+    """The wait before an attempt, without jitter: 0, base, base·multiplier, … up to the maximum."""
     if attempt <= 1:
         return 0
     try:

@@ -1,10 +1,10 @@
 """The seam between the rules and a database.
 
 A store moves events and state atomically and decides nothing. It is never asked to look at a clock:
-times are arguments. State is changed in one way only, `commit`, which writes a set of next states if
-nothing in it has changed since it was read, and otherwise raises StaleState and writes nothing; the
-caller then reads again and decides again. That needs no more than what both a SQLite transaction and
-a MongoDB transaction give: conditional updates, all or none.
+times are arguments. State is changed in one way only, `commit`, which writes a set of next states
+if nothing in it has changed since it was read, and otherwise raises StaleState and writes nothing;
+the caller then reads again and decides again. That needs no more than what both a SQLite
+transaction and a MongoDB transaction give: conditional updates, all or none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -140,9 +140,7 @@ class Store(Protocol):
     ) -> dict[TopicPartition, int]:
         """For each partition the offset of its first event at or after a time, or its end."""
 
-    def view(
-        self, group: str, topics: Sequence[str], *, now_ms: int, due_limit: int
-    ) -> GroupView:
+    def view(self, group: str, topics: Sequence[str], *, now_ms: int, due_limit: int) -> GroupView:
         """A consistent view of a group. A group never seen before stands before every event.
 
         Takes a constant number of queries, whatever the length of the log."""

@@ -1,4 +1,4 @@
-"""Topics: their names, patterns over names, positions in their logs, and filters over attributes."""
+"""Topics: names, patterns over names, positions in logs, and filters over attributes."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -65,7 +65,7 @@ class EventFilter:
 
 
 def require_topic_name(name: str) -> None:
-    """Refuse a name that is not segments of a-z, 0-9 and '-' joined by dots, or that is reserved."""
+    """Refuse a name that does not follow the rules, or that belongs to the bus."""
     if not _NAME.fullmatch(name):
         raise InvalidTopicName(
             f"{name!r} is not a topic name: use segments of a-z, 0-9 and '-' joined by dots, "

@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from dagster import Definitions
+from dagster import Definitions, define_asset_job, in_process_executor
 from dagster_pyspark import PySparkResource
 
 from dagster_bus.errors import PipelineError, SpecError
 from dagster_bus.opening import store_url
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
-from dagster_bus.orchestration.names import colliding_keys
+from dagster_bus.orchestration.names import colliding_keys, job_name, table_key
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.sensors import build_sensor
-from dagster_bus.orchestration.tables import build_table_asset, build_table_job
+from dagster_bus.orchestration.tables import build_table_asset
 from dagster_bus.orchestration.topics import build_topic_asset
 from dagster_bus.spark.pipeline import load_pipeline
 from dagster_bus.spark.processing import Work
@@ -27,15 +27,22 @@ def load_definitions(topics_yaml: str | Path) -> Definitions:
     loaded = load_spec(topics_yaml)
     works = _works(loaded)
     use_this_python(loaded.spec.spark)
-    jobs = {name: build_table_job(name) for name in works}
     return Definitions(
         assets=[
             *(build_topic_asset(name, topic) for name, topic in loaded.spec.topics.items()),
             *(build_table_asset(loaded, name, work) for name, work in works.items()),
             *(build_dead_letters_asset(name) for name in works),
         ],
-        jobs=list(jobs.values()),
-        sensors=[build_sensor(name, job) for name, job in jobs.items()],
+        jobs=[
+            define_asset_job(
+                job_name(name),
+                selection=[table_key(name)],
+                executor_def=in_process_executor,  # a run is one process
+                description=f"Works off one delivery of group {name}. Started by its sensor.",
+            )
+            for name in works
+        ],
+        sensors=[build_sensor(name) for name in works],
         resources={
             "bus": BusResource(topics_yaml=str(Path(topics_yaml).resolve())),
             "pyspark": PySparkResource(spark_config=session_config(loaded.spec.spark)),

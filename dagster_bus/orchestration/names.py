@@ -20,6 +20,10 @@ def definition_name(name: str) -> str:
     return name.replace("-", "_")
 
 
+def job_name(group: str) -> str:
+    return f"{definition_name(group)}_job"
+
+
 def topic_key(topic: str) -> AssetKey:
     return AssetKey([definition_name(segment) for segment in topic.split(".")])
 

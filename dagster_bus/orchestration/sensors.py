@@ -1,8 +1,8 @@
 """A group's sensor: it reserves what may run now and asks Dagster for the runs.
 
-A tick may be lost at any moment, or be run by a preview in the UI: a reservation whose run never comes
-expires and is made again, so no event depends on Dagster's memory. The sensor's cursor only holds the
-number of dead letters last shown.
+A tick may be lost at any moment, or be run by a preview in the UI: a reservation whose run never
+comes expires and is made again, so no event depends on Dagster's memory. The sensor's cursor only
+holds the number of dead letters last shown.
 """
 
 from dagster import (
@@ -14,22 +14,23 @@ from dagster import (
     SkipReason,
     sensor,
 )
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.store import GroupProgress
 from dagster_bus.orchestration.dead_letters import dead_letters_now
-from dagster_bus.orchestration.names import definition_name, run_key, run_tags
+from dagster_bus.orchestration.names import definition_name, job_name, run_key, run_tags
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.runs import look_at_runs
 
-TICK_SECONDS = 5
+TICK_SECONDS = 1
+"""Every round of the daemon, which comes by each 5 s; a longer interval would miss every other
+one."""
 
 
-def build_sensor(name: str, job: UnresolvedAssetJobDefinition) -> SensorDefinition:
+def build_sensor(name: str) -> SensorDefinition:
     @sensor(
         name=f"{definition_name(name)}_sensor",
-        job=job,
+        job_name=job_name(name),
         minimum_interval_seconds=TICK_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description=f"Starts runs for new events of group {name}. Stop it to pause the group.",

@@ -1,11 +1,13 @@
 """A group's table as a partitioned asset, and the run that works off one delivery.
 
-The run leases the delivery that its sensor reserved, keeps the lease alive while Spark works, and binds
-the outcome to the run's: settled when the table has the rows, failed with the error otherwise.
+The run leases the delivery that its sensor reserved, keeps the lease alive while Spark works, and
+binds the outcome to the run's: settled when the table has the rows, failed with the error
+otherwise.
 """
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from dagster import (
     AssetExecutionContext,
@@ -14,10 +16,7 @@ from dagster import (
     HourlyPartitionsDefinition,
     MaterializeResult,
     asset,
-    define_asset_job,
-    in_process_executor,
 )
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster_pyspark import PySparkResource
 
 from dagster_bus.core.delivery import Delivery, Outcome
@@ -75,20 +74,12 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
             except DeliveryError as gone:
                 context.log.warning("Nothing to do: %s.", gone)
                 return
-            context.log.info("Attempt %s of delivery %s: %s events.", held.attempt, held.id, held.size)
+            context.log.info(
+                "Attempt %s of delivery %s: %s events.", held.attempt, held.id, held.size
+            )
             yield _work_off(pyspark, work, group, held)
 
     return table
-
-
-def build_table_job(name: str) -> UnresolvedAssetJobDefinition:
-    """The job that the group's sensor starts. A run is one process."""
-    return define_asset_job(
-        f"{definition_name(name)}_job",
-        selection=[table_key(name)],
-        executor_def=in_process_executor,
-        description=f"Works off one delivery of group {name}. Started by its sensor.",
-    )
 
 
 def _work_off(
@@ -123,7 +114,7 @@ def _failure(failed: Delivery, error: BaseException) -> Failure:
     return Failure(f"{then}. {cause}", allow_retries=False)
 
 
-def _metadata(group: Group, held: Delivery, result: Result, seconds: float) -> dict[str, object]:
+def _metadata(group: Group, held: Delivery, result: Result, seconds: float) -> dict[str, Any]:
     return {
         "rows": result.rows,
         "events": held.size,

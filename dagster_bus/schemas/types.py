@@ -29,7 +29,7 @@ def normal_type(text: str) -> str:
         if 1 <= precision <= MAX_PRECISION and scale <= precision:
             return f"decimal({precision},{scale})"
         raise ValueError(
-            f"{text!r}: a decimal has 1 to {MAX_PRECISION} digits, and no more of them behind the point"
+            f"{text!r}: a decimal has 1 to {MAX_PRECISION} digits, at most all behind the point"
         )
     raise ValueError(
         f"{text!r} is not a column type; known are {', '.join(_SIMPLE)} and decimal(p,s)"

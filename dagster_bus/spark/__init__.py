@@ -1,1 +1,1 @@
-"""Spark's side of the bus: events as DataFrames, pipelines, and tables that take each delivery once."""
+"""Spark's side: events as DataFrames, pipelines, and tables that take each delivery once."""

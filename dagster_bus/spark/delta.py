@@ -1,10 +1,10 @@
 """A Delta table that takes each delivery once.
 
-Spark writes Parquet files under the table's folder, where no reader sees them; one commit to the table's
-log then makes them all visible. The commit names the delivery, so that a repetition is recognised. It
-also carries the lease's fencing token under a name of its own: a worker that takes a delivery over writes
-its token into the log first, and any commit that a former holder bases on an older state of the table
-is then refused by Delta itself.
+Spark writes Parquet files under the table's folder, where no reader sees them; one commit to the
+table's log then makes them all visible. The commit names the delivery, so that a repetition is
+recognised. It also carries the lease's fencing token under a name of its own: a worker that takes a
+delivery over writes its token into the log first, and any commit that a former holder bases on an
+older state of the table is then refused by Delta itself.
 """
 
 import json
@@ -67,7 +67,7 @@ class DeltaSink:
         return Written(schema, files, sum(_rows(file) for file in files))
 
     def commit(self, written: Written) -> None:
-        """Make the rows visible, once. Raises LeaseLost if another holder has fenced this one off."""
+        """Make the rows visible, once. Raises LeaseLost if another worker fenced this one off."""
         table = self._table
         if table is None:
             table = self._table = self._create(written.schema)
@@ -136,7 +136,7 @@ class DeltaSink:
 
 
 def _delta_schema(rows: DataFrame) -> Schema:
-    """The table's columns: the pipeline's, all nullable, and the window. Both formats spell alike."""
+    """The pipeline's columns, all nullable, and the window. Spark and Delta spell them alike."""
     spec = _nullable(json.loads(rows.schema.json()))
     spec["fields"].append({"name": WINDOW, "type": "string", "nullable": True, "metadata": {}})
     return Schema.from_json(json.dumps(spec))

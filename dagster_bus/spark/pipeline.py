@@ -1,4 +1,4 @@
-"""A group's pipeline: a function of the user's, from a DataFrame of events to a DataFrame of rows."""
+"""A group's pipeline: a user's function from a DataFrame of events to a DataFrame of rows."""
 
 import importlib
 from collections.abc import Callable

@@ -47,6 +47,4 @@ def process(
     written = sink.write(apply_pipeline(work.pipeline, events, name=work.name))
     check_lease()
     sink.commit(written)
-    return Result(
-        rows=written.rows, files=len(written.files), filtered=filtered, repeated=False
-    )
+    return Result(rows=written.rows, files=len(written.files), filtered=filtered, repeated=False)

@@ -1,7 +1,8 @@
 """The bus as a Spark data source: `spark.read.format("dagster_bus")`.
 
-Options: `store`, its address; `ranges`, the offset ranges as JSON lists of topic, partition, first and
-last; `filter`, the wanted attributes as JSON. The driver only plans; executors open the store themselves.
+Options: `store`, its address; `ranges`, the offset ranges as JSON lists of topic, partition, first
+and last; `filter`, the wanted attributes as JSON. The driver only plans; executors open the store
+themselves.
 """
 
 import json
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (the name that Spark's own documentation uses)
+from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from dagster_bus.core.topic import EventFilter, OffsetRange
@@ -51,7 +52,7 @@ class BusReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(piece) for piece in pieces(self._ranges, PIECE)]
 
-    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         return read_batches(self._store, partition.value, self._wanted)
 
 

@@ -1,1 +1,1 @@
-"""`topics.yaml`: read with places, checked into typed specs, turned into the core's configurations."""
+"""`topics.yaml`: read with places, checked, and put into the terms of the core."""

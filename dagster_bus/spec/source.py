@@ -1,8 +1,8 @@
 """YAML as data with places: what each value is, and on which line it stands.
 
-Only plain data is understood: strings, whole numbers, decimal numbers, true, false and null. So `on`,
-`1:30` and `2026-01-02` are the texts they look like. `${NAME}` and `${NAME:-default}` inside a
-value are replaced from the environment.
+Only plain data is understood: strings, whole numbers, decimal numbers, true, false and null. So
+`on`, `1:30` and `2026-01-02` are the texts they look like. `${NAME}` and `${NAME:-default}` inside
+a value are replaced from the environment.
 """
 
 import os
@@ -83,7 +83,7 @@ class _Reader:
     def value(self, node: yaml.Node, path: Path) -> Any:
         self._source.places.setdefault(path, _place(node))
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, path)
+            return self._scalar(node)
         if id(node) in self._seen:
             self._complain(node, "aliases are not supported; write the value out")
             return None
@@ -106,13 +106,13 @@ class _Reader:
             data[key] = self.value(value_node, (*path, key))
         return data
 
-    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
         if "${" in node.value:
             node = self._substituted(node)
         if node.tag not in _TAGS:
             self._complain(node, f"the tag {node.tag} is not supported")
             return None
-        return self._constructor.construct_object(node)  # type: ignore[no-untyped-call]
+        return self._constructor.construct_object(node)
 
     def _substituted(self, node: yaml.ScalarNode) -> yaml.ScalarNode:
         """The same scalar with variables put in; unquoted, it is typed by what they hold."""
@@ -122,7 +122,8 @@ class _Reader:
             value = self._environ.get(name) or default
             if value is None:
                 self._complain(
-                    node, f"the environment variable {name} is not set (or write ${{{name}:-default}})"
+                    node,
+                    f"the environment variable {name} is not set (or write ${{{name}:-default}})",
                 )
             return value or ""
 

@@ -1,6 +1,6 @@
 """Where events and state are kept. A store is chosen by its URL.
 
-    sqlite:///relative/path.db     sqlite:////absolute/path.db
+sqlite:///relative/path.db     sqlite:////absolute/path.db
 """
 
 from dagster_bus.core.store import Store

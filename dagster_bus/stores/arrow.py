@@ -1,8 +1,8 @@
 """Events as Arrow batches, for readers that move many of them, such as Spark's executors.
 
-The embedded store is read through ADBC, whose driver has a SQLite library of its own. Two such libraries
-must not have one file open in the same process (closing it in one drops the locks of the other), so this
-is for processes that do not open the store in any other way.
+The embedded store is read through ADBC, whose driver has a SQLite library of its own. Two such
+libraries must not have one file open in the same process (closing it in one drops the locks of the
+other), so this is for processes that do not open the store in any other way.
 """
 
 import json
@@ -18,8 +18,8 @@ from dagster_bus.stores import sqlite_path
 from dagster_bus.stores.sqlite_connection import load_queries
 
 MAX_BATCH = 32_768
-"""The driver guesses a column's type from the first batch of a result, so a result must be one batch:
-a text column that begins with that many NULLs would be taken for numbers."""
+"""The driver guesses a column's type from the first batch of a result, so a result must be one
+batch: a text column that begins with that many NULLs would be taken for numbers."""
 
 ENVELOPE = pa.schema(
     [

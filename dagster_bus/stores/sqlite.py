@@ -1,7 +1,7 @@
 """The embedded store: one SQLite file, shared by the processes of one machine.
 
-Writers take turns (BEGIN IMMEDIATE), and a reader sees the file as of one commit: so offsets are dense
-and become visible in order. `synchronous=FULL` makes each commit survive a power cut.
+Writers take turns (BEGIN IMMEDIATE), and a reader sees the file as of one commit: so offsets are
+dense and become visible in order. `synchronous=FULL` makes each commit survive a power cut.
 """
 
 import json
@@ -61,9 +61,9 @@ class SqliteStore:
                     connection.executemany(QUERIES["insert_partition"], rows)
                 elif known[topic.name] != topic.partitions:
                     raise PartitionCountChanged(
-                        f"topic {topic.name} has {known[topic.name]} partitions in the store and is "
-                        f"declared with {topic.partitions}: keys would move to other partitions and "
-                        "lose their order. Declare the old number, or a new topic"
+                        f"topic {topic.name} has {known[topic.name]} partitions in the store and "
+                        f"is declared with {topic.partitions}: keys would move to other "
+                        "partitions and lose their order. Declare the old number, or a new topic"
                     )
 
     def topics(self) -> list[TopicConfig]:
@@ -75,8 +75,8 @@ class SqliteStore:
         names = json.dumps(sorted({event.topic for event in events}))
         with self._file.writing() as connection:
             ends = {
-                (topic, partition): _End(id, next_offset, max(last_ts, now_ms))
-                for topic, partition, id, next_offset, last_ts in connection.execute(
+                (topic, partition): _End(partition_id, next_offset, max(last_ts, now_ms))
+                for topic, partition, partition_id, next_offset, last_ts in connection.execute(
                     QUERIES["partitions_of_topics"], (names,)
                 )
             }
@@ -90,9 +90,7 @@ class SqliteStore:
                     )
                 offset = end.take()
                 rows.append((position(end.id, offset), end.ts, *event[2:]))
-                published.append(
-                    Published(event.topic, event.partition, offset, event.id, end.ts)
-                )
+                published.append(Published(event.topic, event.partition, offset, event.id, end.ts))
             connection.executemany(QUERIES["insert_event"], rows)
             connection.executemany(
                 QUERIES["advance_partition"],
@@ -130,9 +128,7 @@ class SqliteStore:
             rows = connection.execute(QUERIES["offsets_at"], wanted)
             return {TopicPartition(topic, number): offset for topic, number, offset in rows}
 
-    def view(
-        self, group: str, topics: Sequence[str], *, now_ms: int, due_limit: int
-    ) -> GroupView:
+    def view(self, group: str, topics: Sequence[str], *, now_ms: int, due_limit: int) -> GroupView:
         names = json.dumps(topics)
         asked = {"group": group, "now": now_ms, "due_limit": due_limit}
         with self._file.reading() as connection:
@@ -244,7 +240,9 @@ def _move_frontiers(connection: sqlite3.Connection, change: Change) -> None:
         QUERIES["advance_group"], (change.group, change.expected_version)
     ).rowcount
     if not moved:
-        raise StaleState(f"group {change.group} has moved on from version {change.expected_version}")
+        raise StaleState(
+            f"group {change.group} has moved on from version {change.expected_version}"
+        )
     connection.executemany(
         QUERIES["move_frontier"],
         [

@@ -1,0 +1,52 @@
+# Everything a newcomer needs. Each target works from a bare clone and makes its own environment.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-once test lint format bench clean python java
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: java $(READY)  ## a web shop on the bus, with Dagster's UI; Ctrl-C ends it
+	@$(BIN)/python -m definitions.demo
+
+demo-once: java $(READY)  ## the same with a bounded set of events, and their account at the end
+	@$(BIN)/python -m definitions.demo --once
+
+test: java $(READY)  ## run all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)  ## check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(READY)  ## put the code into the house style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(READY)  ## measure the log against raw SQLite
+	@$(BIN)/python -m benchmarks.log $(ARGS)
+
+clean:  ## remove the environment and all that was made
+	rm -rf $(VENV) .demo .bus data spark-warehouse .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "Python 3.11 or newer is needed: install it, or name one with make PYTHON=…" >&2; exit 1; }
+	@$(PYTHON) tools/check_machine.py
+
+java: python
+	@$(PYTHON) tools/check_machine.py --java
+
+$(READY): pyproject.toml constraints.txt | python
+	@echo "Installing into $(VENV) (a few minutes the first time) …"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "venv failed: install it (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	@$(BIN)/pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[all,dev]'
+	@touch $@
