@@ -1,5 +1,6 @@
 """The grammar of `topics.yaml`. Every field says what it is for; nothing else is accepted."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -27,12 +28,29 @@ def _pattern(pattern: str) -> str:
     return pattern
 
 
+def _spelled(expression: str, advice: str) -> AfterValidator:
+    """A check of a word's spelling that says in words what is allowed."""
+
+    def check(word: str) -> str:
+        if not re.fullmatch(expression, word):
+            raise ValueError(f"{word!r} cannot stand here; {advice}")
+        return word
+
+    return AfterValidator(check)
+
+
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
-GroupName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)]
-ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+GroupName = Annotated[
+    str, _spelled(r"[a-z0-9][a-z0-9-]{0,59}", "a group's name is at most 60 of a-z, 0-9 and '-'")
+]
+ColumnName = Annotated[
+    str, _spelled(r"[A-Za-z]\w*", "a column's name is a letter, then letters, digits and '_'")
+]
 ColumnType = Annotated[str, AfterValidator(normal_type)]
-ImportPath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+ImportPath = Annotated[
+    str, _spelled(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "write module:function, such as shop.jobs:clean")
+]
 
 
 class Spec(BaseModel):

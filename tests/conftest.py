@@ -1,0 +1,41 @@
+"""The stores that every promise is tested on."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from dagster_bus.core.store import Store
+from dagster_bus.stores import open_store
+
+settings.register_profile(
+    "bus", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("bus")
+
+STORES = ["sqlite"]
+"""Kinds of store. A kind that cannot be started here fails the suite; it is never left out."""
+
+
+def new_store_url(kind: str, folder: Path) -> str:
+    """The address of an empty store of a kind; what it keeps on disk goes into the folder."""
+    assert kind in STORES
+    return f"sqlite:///{folder}/bus.db"
+
+
+@pytest.fixture(params=STORES)
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return new_store_url(request.param, tmp_path)
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    with open_store(store_url) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() == "true"

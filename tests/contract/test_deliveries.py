@@ -1,0 +1,245 @@
+"""Deliveries of every store: one group's events, each handed on until it is settled."""
+
+from dataclasses import replace
+
+import pytest
+
+from dagster_bus.core.bus import Bus
+from dagster_bus.core.delivery import Delivery, State
+from dagster_bus.core.groups import Group, Worker
+from dagster_bus.core.store import Change, Store, Tally
+from dagster_bus.core.topic import OffsetRange, TopicPartition
+from dagster_bus.core.window import HOUR_MS, hour_of
+from dagster_bus.errors import LeaseLost, ReservationLost, StaleState, UnknownDelivery
+from tests.support.builders import FakeClock, group_config, numbers, open_bus
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def bus(store: Store, clock: FakeClock) -> Bus:
+    return open_bus(store, clock, group_config(), group_config(name="others"))
+
+
+@pytest.fixture
+def group(bus: Bus) -> Group:
+    return bus.group("readers")
+
+
+def start(group: Group, delivery: Delivery, worker: str = "run") -> Delivery:
+    return group.lease(delivery.id, reservation=delivery.reservation, worker=worker)
+
+
+def test_new_events_are_reserved_once(bus: Bus, group: Group) -> None:
+    bus.publish_many("orders", numbers(10))
+    (delivery,) = group.reserve()
+    assert delivery.size == 10
+    assert {part.partition for part in delivery.ranges} == {0, 1}
+    assert group.reserve() == []
+
+
+def test_a_backlog_is_cut_into_deliveries_up_to_the_limit_in_flight(bus: Bus, group: Group) -> None:
+    bus.publish_many("orders", numbers(350))
+    assert [delivery.size for delivery in group.reserve()] == [100, 100]
+    assert group.reserve() == []
+
+
+def test_a_settled_delivery_makes_room_and_moves_the_cursor(bus: Bus, group: Group) -> None:
+    bus.publish_many("orders", numbers(350))
+    first, second = group.reserve()
+    group.settle(start(group, second), filtered=30)
+    assert group.progress().tally == Tally(processed=70, filtered=30)
+    for part in first.ranges:
+        cursor = group.progress().cursors[TopicPartition(part.topic, part.partition)]
+        assert cursor == part.first - 1, "the cursor stands before the oldest unsettled event"
+    group.settle(start(group, first))
+    assert [delivery.size for delivery in group.reserve()] == [100, 50]
+
+
+def test_no_delivery_crosses_the_edge_of_a_window(bus: Bus, group: Group, clock: FakeClock) -> None:
+    bus.publish_many("orders", numbers(6))
+    clock.advance(HOUR_MS)
+    bus.publish_many("orders", numbers(4))
+    earlier, later = group.reserve()
+    assert (earlier.size, later.size) == (6, 4)
+    assert later.window == hour_of(clock()).key
+    assert earlier.window == hour_of(clock() - HOUR_MS).key
+
+
+def test_groups_do_not_see_each_other(bus: Bus, group: Group) -> None:
+    bus.publish_many("orders", numbers(10))
+    group.settle(start(group, group.reserve()[0]))
+    assert bus.group("others").progress().lag == 10
+    assert [delivery.size for delivery in bus.group("others").reserve()] == [10]
+
+
+def test_a_reservation_that_nobody_takes_up_is_made_again(
+    bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    bus.publish_many("orders", numbers(10))
+    (lost,) = group.reserve()
+    clock.advance(9_999)
+    assert group.reserve() == []
+    clock.advance(1)
+    (again,) = group.reserve()
+    assert (again.id, again.attempt, again.reservation) == (lost.id, 1, 2)
+    with pytest.raises(ReservationLost):
+        start(group, lost)
+    group.settle(start(group, again))
+    assert group.progress().lag == 0
+
+
+def test_a_worker_that_is_on_its_way_gets_more_time(
+    bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    bus.publish_many("orders", numbers(10))
+    (queued,) = group.reserve()
+    clock.advance(10_000)
+    assert group.reserve(look=lambda _: Worker.COMING) == []
+    assert start(group, queued).state is State.RUNNING
+
+
+def test_an_expired_lease_goes_to_the_next_worker_and_its_holder_is_refused(
+    bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    bus.publish_many("orders", numbers(10))
+    late = start(group, group.reserve()[0], "late")
+    clock.advance(5_000)
+    assert group.reserve() == [], "the failed attempt waits first"
+    clock.advance(1_000)
+    (again,) = group.reserve()
+    held = start(group, again, "next")
+    assert (held.attempt, held.token) == (2, 2)
+    for refused in (group.settle, group.renew):
+        with pytest.raises(LeaseLost):
+            refused(late)
+    with pytest.raises(LeaseLost):
+        group.fail(late, ValueError("too late"))
+    done = group.settle(held)
+    assert [error.type for error in done.errors] == ["WorkerGone"]
+    assert done.errors[0].worker == "late"
+    assert group.progress().tally == Tally(processed=10)
+
+
+def test_heartbeats_keep_a_lease(bus: Bus, group: Group, clock: FakeClock) -> None:
+    bus.publish_many("orders", numbers(10))
+    held = start(group, group.reserve()[0])
+    for _ in range(10):
+        clock.advance(4_000)
+        group.renew(held)
+        assert group.reserve() == []
+    group.settle(held)
+    assert group.progress().lag == 0
+
+
+def test_a_worker_known_to_be_gone_is_not_waited_for(bus: Bus, group: Group) -> None:
+    bus.publish_many("orders", numbers(10))
+    held = start(group, group.reserve()[0])
+    group.reserve(look=lambda _: Worker.GONE)
+    with pytest.raises(LeaseLost):
+        group.settle(held)
+
+
+def test_a_failed_delivery_waits_by_the_policy_and_the_rest_flows_on(
+    bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    bus.publish_many("orders", numbers(10))
+    held = start(group, group.reserve()[0])
+    failed = group.fail(held, ValueError("bad"))
+    assert (failed.state, failed.due_ms) == (State.WAITING, clock() + 1_000)
+    bus.publish_many("orders", numbers(5))
+    assert [delivery.size for delivery in group.reserve()] == [5]
+    clock.advance(999)
+    assert group.reserve() == []
+    clock.advance(1)
+    assert [(each.id, each.attempt) for each in group.reserve()] == [(held.id, 2)]
+
+
+def test_the_last_failure_puts_every_event_into_the_dead_letters_with_its_story(
+    bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    published = bus.publish_many("orders", numbers(10))
+    for attempt in (1, 2, 3):
+        (delivery,) = group.reserve()
+        group.fail(start(group, delivery, f"run-{attempt}"), ValueError(f"bad {attempt}"))
+        clock.advance(60_000)
+    assert group.reserve() == []
+    progress = group.progress()
+    assert progress.tally == Tally(dead_lettered=10)
+    assert progress.lag == 0
+    letters = bus.dead_letters("readers")
+    assert sorted(letter.event.id for letter in letters) == sorted(at.id for at in published)
+    assert sorted(letter.event.payload["n"] for letter in letters) == list(range(10))
+    for letter in letters:
+        assert [error.message for error in letter.errors] == ["bad 1", "bad 2", "bad 3"]
+        assert [error.worker for error in letter.errors] == ["run-1", "run-2", "run-3"]
+    assert bus.dead_letter_counts("readers") == {letters[0].fingerprint: 10}
+    assert bus.dead_letters("others") == []
+
+
+def test_dead_letters_are_listed_newest_first_and_in_pages(
+    bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    bus.publish_many("orders", numbers(10))
+    for _ in range(3):
+        group.fail(start(group, group.reserve()[0]), ValueError("bad"))
+        clock.advance(60_000)
+    first = bus.dead_letters("readers", limit=4)
+    rest = bus.dead_letters("readers", limit=100, before=first[-1].id)
+    ids = [letter.id for letter in [*first, *rest]]
+    assert len(ids) == 10
+    assert ids == sorted(ids, reverse=True)
+
+
+def test_a_change_decided_on_an_old_state_is_refused_as_a_whole(
+    store: Store, bus: Bus, group: Group
+) -> None:
+    bus.publish_many("orders", numbers(10))
+    (delivery,) = group.reserve()
+    held = start(group, delivery)
+    stale = replace(held, version=held.version)
+    change = Change(group="readers", deliveries=(stale,), settled=Tally(processed=10))
+    with pytest.raises(StaleState):
+        store.commit(change)
+    with pytest.raises(StaleState):
+        store.commit(
+            Change(group="readers", frontiers={TopicPartition("orders", 0): 1}, expected_version=0)
+        )
+    assert group.progress().tally == Tally()
+    assert store.delivery(delivery.id) == held
+
+
+def test_two_ticks_at_once_reserve_an_event_once(
+    store: Store, bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    """The second tick decides on a view from before the first one's commit."""
+    bus.publish_many("orders", numbers(10))
+    old_view = store.view("readers", ["orders"], now_ms=clock(), due_limit=1)
+    (delivery,) = group.reserve()
+    again = replace(delivery, id="second", version=1)
+    frontiers = {TopicPartition(part.topic, part.partition): part.last + 1 for part in again.ranges}
+    with pytest.raises(StaleState):
+        store.commit(
+            Change(
+                group="readers",
+                frontiers=frontiers,
+                expected_version=old_view.version,
+                deliveries=(again,),
+            )
+        )
+    with pytest.raises(UnknownDelivery):
+        store.delivery("second")
+
+
+def test_a_delivery_survives_a_change_of_process(
+    store: Store, bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    bus.publish_many("orders", numbers(10))
+    held = start(group, group.reserve()[0])
+    failed = group.fail(held, ValueError("bad"))
+    assert store.delivery(held.id) == failed
+    assert store.delivery(held.id).ranges == held.ranges
+    assert all(isinstance(part, OffsetRange) for part in store.delivery(held.id).ranges)

@@ -1,0 +1,37 @@
+"""Which events a delivery takes."""
+
+from dagster_bus.core.planning import next_ranges, next_window
+from dagster_bus.core.store import PartitionHead
+from dagster_bus.core.topic import OffsetRange, TopicPartition
+from dagster_bus.core.window import HOUR_MS, hour_of
+
+NOW = 1_800_000_000_000
+NOW -= NOW % HOUR_MS
+
+
+def head(partition: int, frontier: int, end: int, ts: int | None) -> PartitionHead:
+    return PartitionHead(TopicPartition("orders", partition), frontier, end, ts)
+
+
+def test_nothing_waits_nothing_is_planned() -> None:
+    assert next_window([head(0, 5, 5, None), head(1, 1, 1, None)]) is None
+
+
+def test_the_oldest_event_decides_the_window() -> None:
+    window = next_window([head(0, 1, 9, NOW + HOUR_MS), head(1, 1, 9, NOW + 5)])
+    assert window == hour_of(NOW)
+
+
+def test_ranges_stop_at_the_windows_edge_and_leave_later_partitions_alone() -> None:
+    heads = [head(0, 3, 20, NOW), head(1, 1, 20, NOW + HOUR_MS)]
+    ends = {heads[0].partition: 11, heads[1].partition: 1}
+    assert next_ranges(heads, hour_of(NOW), ends, 1_000) == (OffsetRange("orders", 0, 3, 10),)
+
+
+def test_a_full_batch_takes_from_the_longest_waiting_first() -> None:
+    heads = [head(0, 1, 101, NOW + 2), head(1, 1, 101, NOW + 1)]
+    ends = {each.partition: 101 for each in heads}
+    assert next_ranges(heads, hour_of(NOW), ends, 130) == (
+        OffsetRange("orders", 0, 1, 30),
+        OffsetRange("orders", 1, 1, 100),
+    )
