@@ -11,7 +11,7 @@ from dagster_bus.core.store import Change, Store, Tally
 from dagster_bus.core.topic import OffsetRange, TopicPartition
 from dagster_bus.core.window import HOUR_MS, hour_of
 from dagster_bus.errors import LeaseLost, ReservationLost, StaleState, UnknownDelivery
-from tests.support.builders import FakeClock, group_config, numbers, open_bus
+from tests.support.builders import FakeClock, group_config, new_event, numbers, open_bus
 
 
 @pytest.fixture
@@ -57,6 +57,15 @@ def test_a_settled_delivery_makes_room_and_moves_the_cursor(bus: Bus, group: Gro
         assert cursor == part.first - 1, "the cursor stands before the oldest unsettled event"
     group.settle(start(group, first))
     assert [delivery.size for delivery in group.reserve()] == [100, 50]
+
+
+def test_the_head_of_each_partition_shows_its_own_events_time(
+    store: Store, bus: Bus, clock: FakeClock
+) -> None:
+    for partition in (0, 1):
+        store.append([new_event("orders", partition)], clock() + partition)
+    view = store.view("readers", ["orders"], now_ms=clock(), due_limit=1)
+    assert [head.frontier_ts for head in view.heads] == [clock(), clock() + 1]
 
 
 def test_no_delivery_crosses_the_edge_of_a_window(bus: Bus, group: Group, clock: FakeClock) -> None:

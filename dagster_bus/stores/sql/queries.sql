@@ -58,7 +58,7 @@ WITH RECURSIVE halving (partition_id, low, high) AS (
     WHERE low < high
 )
 SELECT topic, partition, low
-FROM halving JOIN partitions ON id = partition_id
+FROM halving JOIN partitions ON partitions.id = partition_id
 WHERE low = high
 
 -- name: group_account
@@ -69,13 +69,13 @@ SELECT topic, partition, coalesce(frontiers.next_offset, 1) AS frontier, partiti
        (
            SELECT ts
            FROM events
-           WHERE pos >= id << 40 | coalesce(frontiers.next_offset, 1)
-             AND pos < (id + 1) << 40
+           WHERE pos >= partitions.id << 40 | coalesce(frontiers.next_offset, 1)
+             AND pos < (partitions.id + 1) << 40
            ORDER BY pos
            LIMIT 1
        )
 FROM partitions
-LEFT JOIN frontiers ON partition_id = id AND group_name = ?
+LEFT JOIN frontiers ON partition_id = partitions.id AND group_name = ?
 WHERE topic IN (SELECT value FROM json_each(?))
 ORDER BY topic, partition
 
@@ -98,14 +98,14 @@ SELECT topic, partition,
        coalesce(
            (
                SELECT min(first_offset) FROM open_ranges
-               WHERE open_ranges.group_name = :group AND open_ranges.partition_id = id
+               WHERE open_ranges.group_name = :group AND open_ranges.partition_id = partitions.id
            ),
            frontiers.next_offset,
            1
        ) - 1,
        partitions.next_offset - 1
 FROM partitions
-LEFT JOIN frontiers ON frontiers.partition_id = id AND frontiers.group_name = :group
+LEFT JOIN frontiers ON frontiers.partition_id = partitions.id AND frontiers.group_name = :group
 WHERE topic IN (SELECT value FROM json_each(:topics))
 ORDER BY topic, partition
 
