@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 from dagster_bus.core.store import Store
 from dagster_bus.stores import open_store
 
+os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"  # tests talk to this machine only
+
 settings.register_profile(
     "bus", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )

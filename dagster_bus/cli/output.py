@@ -8,6 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 def print_json(data: Any) -> None:
@@ -24,10 +25,13 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
         number = isinstance(value, int) and not isinstance(value, bool)
         table.add_column(heading.replace("_", " "), justify="right" if number else "left")
     for row in rows:
-        table.add_row(
-            *(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row.values())
-        )
+        table.add_row(*(_cell(value) for value in row.values()))
     Console().print(table)
+
+
+def _cell(value: Any) -> Text:
+    """Plain text: what stands in an event or an error is never taken for markup."""
+    return Text(f"{value:,}" if isinstance(value, int) else str(value))
 
 
 def complain(message: str) -> None:

@@ -42,27 +42,34 @@ def publish(
     """Append events to TOPIC: the JSON text PAYLOAD, or standard input with one JSON text a
     line."""
     extra = _attributes(attributes)
-    lines = [payload] if payload is not None else standard_input()
-    messages = (Message(value, key, source, extra) for value in _payloads(lines))
+    values = [_parsed(payload, "PAYLOAD")] if payload is not None else _lines(standard_input())
+    messages = (Message(value, key, source, extra) for value in values)
     count = 0
     with Bus.open(file) as bus:
-        while batch := list(islice(messages, BATCH)):
-            for position in bus.publish_many(topic, batch):
-                count += 1
-                _show(position, as_json)
-    if payload is None and not as_json:
-        click.echo(f"{count} events published", err=True)
+        try:
+            while batch := list(islice(messages, BATCH)):
+                for position in bus.publish_many(topic, batch):
+                    count += 1
+                    _show(position, as_json)
+        finally:
+            if payload is None:
+                click.echo(f"{count} events published", err=True)
 
 
-def _payloads(lines: Iterable[str]) -> Iterator[Any]:
+def _lines(lines: Iterable[str]) -> Iterator[Any]:
+    """The payload of each line that has one."""
     for number, line in enumerate(lines, 1):
         if line.strip():
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InvalidPayloadError(
-                    f"line {number} is not JSON: {error.msg} at column {error.colno}"
-                ) from None
+            yield _parsed(line, f"line {number}")
+
+
+def _parsed(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidPayloadError(
+            f"{place} is not JSON: {error.msg} at column {error.colno}"
+        ) from None
 
 
 def _attributes(pairs: tuple[str, ...]) -> dict[str, Attribute]:

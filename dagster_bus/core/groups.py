@@ -78,9 +78,12 @@ class Group:
         `look` tells what became of a delivery's worker. The deliveries returned are to be started;
         those that are never leased come back after their launch time-out."""
         reserved: list[Delivery] = []
-        while (next_one := self._until_committed(lambda: self._reserve_one(look))) is not None:
-            reserved.append(next_one)
-        return reserved
+        now_ms = self._clock()
+        while True:
+            one = self._until_committed(lambda: self._reserve_one(look, now_ms))
+            if one is None:
+                return reserved
+            reserved.append(one)
 
     def lease(self, id: str, *, reservation: int, worker: str) -> Delivery:
         """Begin the work of a reservation. Raises ReservationLost if it no longer counts."""
@@ -155,13 +158,12 @@ class Group:
     def progress(self) -> GroupProgress:
         return self._store.progress(self.config.name, self.config.topics)
 
-    def _reserve_one(self, look: Callable[[Delivery], Worker]) -> Delivery | None:
-        view = self._view()
-        if self._recover(view, look):
-            view = self._view()
+    def _reserve_one(self, look: Callable[[Delivery], Worker], now_ms: int) -> Delivery | None:
+        view = self._view(now_ms)
+        if self._recover(view, look, now_ms):
+            view = self._view(now_ms)
         if len(view.in_flight) >= self.config.max_inflight:
             return None
-        now_ms = self._clock()
         if view.due:
             timeout_ms = self.config.launch_timeout_ms
             return self._put(
@@ -169,14 +171,11 @@ class Group:
             )
         return self._reserve_new(view, now_ms)
 
-    def _view(self) -> GroupView:
-        return self._store.view(
-            self.config.name, self.config.topics, now_ms=self._clock(), due_limit=1
-        )
+    def _view(self, now_ms: int) -> GroupView:
+        return self._store.view(self.config.name, self.config.topics, now_ms=now_ms, due_limit=1)
 
-    def _recover(self, view: GroupView, look: Callable[[Delivery], Worker]) -> bool:
+    def _recover(self, view: GroupView, look: Callable[[Delivery], Worker], now_ms: int) -> bool:
         """Move on every delivery in flight that its worker has left; False if there is none."""
-        now_ms = self._clock()
         states = (self._recovered(delivery, look, now_ms) for delivery in view.in_flight)
         recovered = [state for state in states if state is not None]
         if recovered:

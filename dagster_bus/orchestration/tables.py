@@ -70,7 +70,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         with bus.open() as opened:
             group = opened.group(name)
             try:
-                held = group.lease(delivery_id, reservation=reservation, worker=context.run_id)
+                held = group.lease(delivery_id, reservation=reservation, worker=context.run.run_id)
             except DeliveryError as gone:
                 context.log.warning("Nothing to do: %s.", gone)
                 return

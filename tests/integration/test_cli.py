@@ -1,0 +1,133 @@
+"""The command line, as a shell sees it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dagster_bus import Bus
+from tests.support.project import write_topics
+
+COMMAND = Path(sys.executable).parent / "dagster-bus"
+
+
+def call(folder: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(COMMAND), *words],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "160"},
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_topics(tmp_path)
+    return tmp_path
+
+
+def payloads(folder: Path) -> list[object]:
+    with Bus.open(folder / "topics.yaml") as bus:
+        return [e.payload for p in (0, 1) for e in bus.read("orders.created", p)]
+
+
+def test_validate_says_that_all_is_fine(folder: Path) -> None:
+    said = call(folder, "validate")
+    assert (said.returncode, said.stdout) == (0, "topics.yaml is fine: 2 topics, 1 groups\n")
+
+
+def test_validate_lists_mistakes_and_exits_with_4(folder: Path) -> None:
+    write_topics(folder, partitions="partition", quick="quik")
+    said = call(folder, "validate")
+    assert said.returncode == 4
+    assert said.stderr.splitlines() == [
+        "topics.yaml:12: unknown key 'topics.orders.created.partition'; did you mean 'partitions'?"
+    ]
+
+
+def test_publish_takes_one_payload(folder: Path) -> None:
+    said = call(
+        folder, "publish", "orders.created", '{"n": 1}', "--key", "k", "-a", "channel=web",
+        "-a", "tier=1", "--source", "shell", "--json",
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    at = json.loads(said.stdout)
+    with Bus.open(folder / "topics.yaml") as bus:
+        (event,) = bus.read("orders.created", at["partition"])
+    assert (event.id, event.key, event.source, event.payload) == (at["id"], "k", "shell", {"n": 1})
+    assert event.attributes == {"channel": "web", "tier": 1}
+
+
+def test_publish_takes_a_stream_of_lines(folder: Path) -> None:
+    said = call(folder, "publish", "orders.created", stdin='{"n": 1}\n\n{"n": 2}\n')
+    assert said.returncode == 0
+    assert len(said.stdout.splitlines()) == 2
+    assert said.stderr == "2 events published\n"
+    assert sorted(payloads(folder), key=str) == [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "complaint"),
+    [
+        (
+            ["publish", "nowhere", "1"],
+            "",
+            "dagster-bus: topic 'nowhere' is not declared (declared:",
+        ),
+        (["publish", "orders.created", "{"], "", "dagster-bus: PAYLOAD is not JSON: Expect"),
+        (["publish", "orders.created"], "1\nNaN\n", "0 events published\ndagster-bus: the paylo"),
+        (["publish", "orders.created", "1", "-a", "x"], "", "Usage: dagster-bus publish"),
+        (["dlq", "list", "nobody"], "", "dagster-bus: group 'nobody' is not declared (declared: o"),
+        (["frobnicate"], "", "Usage: dagster-bus"),
+        (["-f", "missing.yaml", "groups"], "", "dagster-bus: cannot read missing.yaml: No such fi"),
+    ],
+)
+def test_bad_input_gets_one_message_exit_code_4_and_changes_nothing(
+    folder: Path, words: list[str], stdin: str, complaint: str
+) -> None:
+    said = call(folder, *words, stdin=stdin)
+    assert said.returncode == 4
+    assert said.stderr.startswith(complaint)
+    assert "Traceback" not in said.stderr
+    assert payloads(folder) == []
+
+
+def test_groups_show_where_every_event_is(folder: Path) -> None:
+    call(folder, "publish", "orders.created", stdin="1\n2\n3\n")
+    (row,) = json.loads(call(folder, "groups", "--json").stdout)
+    assert row == {
+        "group": "order-table",
+        "published": 3,
+        "processed": 0,
+        "filtered": 0,
+        "dead_lettered": 0,
+        "in_runs": 0,
+        "waiting_for_retry": 0,
+        "not_yet_reserved": 3,
+    }
+    table = call(folder, "groups").stdout
+    assert "order-table" in table
+    assert "not yet reserved" in table
+
+
+def test_dead_letters_are_listed_with_their_story(folder: Path) -> None:
+    call(folder, "publish", "orders.created", '{"n": 1}')
+    assert call(folder, "dlq", "list", "order-table").stdout == "order-table has no dead letters\n"
+    with Bus.open(folder / "topics.yaml") as bus:
+        group = bus.group("order-table")
+        while reserved := group.reserve():
+            held = group.lease(reserved[0].id, reservation=reserved[0].reservation, worker="run")
+            due_ms = group.fail(held, ValueError("bad [bold]")).due_ms
+            group = bus.group("order-table")
+            group._clock = lambda due_ms=due_ms: due_ms + 1  # type: ignore[misc]
+    (letter,) = json.loads(call(folder, "dlq", "list", "order-table", "--json").stdout)
+    assert letter["event"]["payload"] == {"n": 1}
+    assert [error["message"] for error in letter["errors"]] == ["bad [bold]", "bad [bold]"]
+    table = call(folder, "dlq", "list", "order-table").stdout
+    assert "ValueError: bad [bold]" in table

@@ -1,0 +1,248 @@
+"""Deliveries from the log through Spark into a Delta table: each of them once, whatever happens."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dagster_bus.core.bus import Bus
+from dagster_bus.core.clock import system_clock
+from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.event import Message
+from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig
+from dagster_bus.errors import LeaseLost, PipelineError, TableError
+from dagster_bus.spark.delta import DeltaSink
+from dagster_bus.spark.processing import Result, Work, process
+from dagster_bus.spark.source import PIECE, read_events
+from dagster_bus.stores import open_store
+from tests.support.builders import group_config
+
+COLUMNS = {"n": "bigint", "price": "decimal(12,2)", "at": "timestamp"}
+
+
+def keep(events: DataFrame) -> DataFrame:
+    return events.select("n", "price", F.col("_event.key").alias("key"))
+
+
+@pytest.fixture
+def bus(store_url: str) -> Iterator[Bus]:
+    store = open_store(store_url)
+    topics = [TopicConfig("orders", 2)]
+    store.declare(topics)
+    config = group_config(lease_ms=600_000, launch_timeout_ms=600_000, max_inflight=4)
+    with Bus(store, topics, [config], system_clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def work(store_url: str, tmp_path: Path) -> Work:
+    return Work("tests:keep", store_url, EventFilter(), COLUMNS, keep, str(tmp_path / "table"))
+
+
+def publish(bus: Bus, first: int, count: int, **attributes: Any) -> None:
+    bus.publish_many(
+        "orders",
+        [
+            Message({"n": n, "price": "1.50", "at": "2026-11-18T01:02:03Z"}, attributes=attributes)
+            for n in range(first, first + count)
+        ],
+    )
+
+
+def take(bus: Bus) -> Delivery:
+    """The next delivery, leased."""
+    group = bus.group("readers")
+    (delivery,) = group.reserve()
+    return group.lease(delivery.id, reservation=1, worker="run")
+
+
+def run(spark: SparkSession, work: Work, delivery: Delivery) -> Result:
+    return process(spark, work, delivery, lambda: None)
+
+
+def rows(work: Work) -> list[int]:
+    """What an independent reader sees."""
+    return sorted(pl.read_delta(work.table)["n"].to_list())
+
+
+def test_events_arrive_typed_with_their_envelope(
+    spark: SparkSession, bus: Bus, store_url: str
+) -> None:
+    (at,) = bus.publish_many(
+        "orders",
+        [
+            Message(
+                {"n": 7, "price": "12.50", "at": "2026-11-18T01:02:03Z", "other": 1},
+                key="k-é😀",
+                source="shop",
+                attributes={"channel": "web"},
+            )
+        ],
+    )
+    span = OffsetRange("orders", at.partition, 1, 1)
+    (row,) = read_events(spark, store_url, [span], EventFilter(), COLUMNS).collect()
+    assert (row.n, row.price) == (7, Decimal("12.50"))
+    assert row["at"].isoformat() == "2026-11-18T01:02:03"
+    event = row._event
+    assert (event.id, event.topic, event.partition, event.offset) == (
+        at.id, "orders", at.partition, 1,
+    )  # fmt: skip
+    assert (event.key, event.source, event.schema_version) == ("k-é😀", "shop", 1)
+    assert event.attributes == '{"channel":"web"}'
+    assert int(event.ts.timestamp() * 1000) == at.ts
+
+
+def test_a_key_that_comes_late_is_still_text(spark: SparkSession, bus: Bus, store_url: str) -> None:
+    messages = [Message({"n": n}, key=None) for n in range(4_000)]
+    bus.publish_many("orders", messages)
+    bus.publish_many("orders", [Message({"n": -1}, key="a"), Message({"n": -2}, key="b")])
+    spans = [OffsetRange("orders", partition, 1, 2_001) for partition in (0, 1)]
+    events = read_events(spark, store_url, spans, EventFilter(), {})
+    keys = [row.key for row in events.select("_event.key").distinct().collect()]
+    assert set(keys) == {None, "a", "b"}
+
+
+def test_a_long_range_is_read_by_many_tasks(spark: SparkSession, bus: Bus, store_url: str) -> None:
+    span = OffsetRange("orders", 0, 1, 4 * PIECE + 1)
+    events = read_events(spark, store_url, [span], EventFilter(), {})
+    assert events.rdd.getNumPartitions() == 5
+
+
+def test_a_delivery_becomes_rows_of_its_window(spark: SparkSession, bus: Bus, work: Work) -> None:
+    publish(bus, 0, 50)
+    delivery = take(bus)
+    result = run(spark, work, delivery)
+    assert (result.rows, result.filtered, result.repeated) == (50, 0, False)
+    table = pl.read_delta(work.table)
+    assert sorted(table["n"]) == list(range(50))
+    assert set(table["_window"]) == {delivery.window}
+    assert table["price"].sum() == Decimal("75.00")
+
+
+def test_events_that_a_filter_keeps_out_are_counted(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    publish(bus, 0, 10, channel="web", tier=1)
+    publish(bus, 10, 5, channel="phone", tier=1)
+    publish(bus, 15, 3, channel="web", tier=True)
+    publish(bus, 18, 2, channel="web", tier="1")
+    wanted = replace(work, wanted=EventFilter({"channel": "web", "tier": 1}))
+    result = run(spark, wanted, take(bus))
+    assert (result.rows, result.filtered) == (10, 10)
+    assert rows(work) == list(range(10))
+
+
+def test_a_delivery_that_runs_twice_leaves_its_rows_once(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    """The first worker committed and died before it could settle."""
+    publish(bus, 0, 10)
+    delivery = take(bus)
+    run(spark, work, delivery)
+    again = run(spark, work, replace(delivery, token=2))
+    assert again.repeated
+    assert rows(work) == list(range(10))
+
+
+def test_a_worker_that_dies_between_writing_and_committing_leaves_nothing(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    publish(bus, 0, 10)
+    delivery = take(bus)
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        process(spark, work, delivery, die)
+    assert list(Path(work.table).rglob("*.parquet")), "the rows were written"
+    assert not (Path(work.table) / "_delta_log").exists()
+    run(spark, work, replace(delivery, token=2))
+    assert rows(work) == list(range(10))
+
+
+def test_a_late_worker_cannot_commit_after_its_delivery_was_taken_over(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    publish(bus, 0, 10)
+    run(spark, work, take(bus))
+    publish(bus, 10, 10)
+    delivery = take(bus)
+    late = DeltaSink(work.table, delivery)
+    events = read_events(spark, work.store, delivery.ranges, EventFilter(), COLUMNS)
+    written = late.write(keep(events))
+    successor = DeltaSink(work.table, replace(delivery, token=delivery.token + 1))
+    with pytest.raises(LeaseLost, match="another worker took it over"):
+        late.commit(written)
+    assert rows(work) == list(range(10)), "the late worker's rows are not in the table"
+    successor.commit(successor.write(keep(events)))
+    assert rows(work) == list(range(20))
+
+
+def test_two_workers_of_one_delivery_commit_it_once(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    """Both find no table, both write, and one of them makes the table."""
+    publish(bus, 0, 10)
+    delivery = take(bus)
+    events = read_events(spark, work.store, delivery.ranges, EventFilter(), COLUMNS)
+    sinks = [DeltaSink(work.table, replace(delivery, token=token)) for token in (1, 2)]
+    written = [sink.write(keep(events)) for sink in sinks]
+    for sink, files in zip(sinks, written, strict=True):
+        sink.commit(files)
+    assert rows(work) == list(range(10))
+
+
+def test_deliveries_that_commit_at_the_same_time_are_both_kept(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    publish(bus, 0, 10)
+    run(spark, work, take(bus))
+    sinks = []
+    for first in (10, 20):
+        publish(bus, first, 10)
+        delivery = take(bus)
+        events = read_events(spark, work.store, delivery.ranges, EventFilter(), COLUMNS)
+        sink = DeltaSink(work.table, delivery)
+        sinks.append((sink, sink.write(keep(events))))
+    for sink, written in sinks:
+        sink.commit(written)
+    assert rows(work) == list(range(30))
+
+
+def test_other_columns_stop_before_anything_is_written(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    publish(bus, 0, 10)
+    run(spark, work, take(bus))
+    files = set(Path(work.table).rglob("*.parquet"))
+    publish(bus, 10, 10)
+    other = replace(work, pipeline=lambda events: events.select(F.col("n").cast("string")))
+    with pytest.raises(TableError, match=r"n is .*long.* in the table and .*string.* in the pipel"):
+        run(spark, other, take(bus))
+    assert set(Path(work.table).rglob("*.parquet")) == files
+    assert rows(work) == list(range(10))
+
+
+def test_a_pipeline_that_returns_no_dataframe_is_told_so(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    publish(bus, 0, 1)
+    broken = replace(work, pipeline=lambda events: events.count())  # type: ignore[arg-type,return-value]
+    with pytest.raises(PipelineError, match="tests:keep returned int; it must return a DataFrame"):
+        run(spark, broken, take(bus))
+
+
+def test_an_empty_result_is_a_result(spark: SparkSession, bus: Bus, work: Work) -> None:
+    publish(bus, 0, 10)
+    delivery = take(bus)
+    nothing = replace(work, pipeline=lambda events: keep(events).where("n < 0"))
+    assert run(spark, nothing, delivery).rows == 0
+    assert run(spark, nothing, delivery).repeated
+    assert pl.read_delta(work.table).height == 0
