@@ -54,6 +54,13 @@ class DagsterDev:
         self._environ = {**os.environ, **(environ or {}), "DAGSTER_HOME": str(home)}
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """The process, and the process group, that all of it runs in."""
+        if self._process is None:
+            raise BusError("Dagster is not running")
+        return self._process.pid
+
     def start(self) -> None:
         """Start, and return when the UI answers."""
         self._home.mkdir(parents=True, exist_ok=True)

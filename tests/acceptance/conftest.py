@@ -1,0 +1,105 @@
+"""A fresh project with a real `dagster dev` in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from dagster_bus import Bus
+from dagster_bus.orchestration.dev import DagsterDev
+from tests.support.dagster_dev import group_is_gone, wait_for
+
+TOPICS = """\
+    version: 1
+    store: sqlite:///bus.db
+    spark:
+      master: local[1]
+      conf: {spark.ui.enabled: false, spark.sql.shuffle.partitions: 1}
+    retry_policies:
+      three: {max_attempts: 3, base_delay: 2s, multiplier: 2, jitter: none}
+    topics:
+      good: {partitions: 3, schema: {fields: {n: bigint}}}
+      bad: {schema: {fields: {n: bigint}}}
+      fragile: {partitions: 2, schema: {fields: {n: bigint}}}
+    groups:
+      plain:
+        topics: [good]
+        retry: three
+        pipeline: shop.pipelines:keep
+        table: {path: data/plain}
+      failing:
+        topics: [bad]
+        retry: three
+        pipeline: shop.pipelines:explode
+        table: {path: data/failing}
+      killed:
+        topics: [fragile]
+        retry: three
+        pipeline: shop.pipelines:hang_once
+        table: {path: data/killed}
+        lease: 20s
+    """
+
+PIPELINES = '''\
+    import os
+    import time
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+
+    def keep(events: DataFrame) -> DataFrame:
+        return events.select("n", F.col("_event.id").alias("event_id"))
+
+
+    def explode(events: DataFrame) -> DataFrame:
+        return events.select(F.raise_error(F.lit("boom")).cast("bigint").alias("n"))
+
+
+    def hang_once(events: DataFrame) -> DataFrame:
+        """The first run says who it is, and waits to be killed."""
+        mark = Path("first-run.pid")
+        if not mark.exists():
+            mark.write_text(str(os.getpid()))
+            time.sleep(300)
+        return keep(events)
+    '''
+
+INIT = """\
+    from pathlib import Path
+
+    from dagster_bus import load_definitions
+
+    defs = load_definitions(Path(__file__).parent.parent / "topics.yaml")
+    """
+
+
+class Shop:
+    """The project, running."""
+
+    def __init__(self, folder: Path, dagster: DagsterDev) -> None:
+        self.folder = folder
+        self.dagster = dagster
+        self.url = dagster.url
+
+    def bus(self) -> Bus:
+        return Bus.open(self.folder / "topics.yaml")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "shop").mkdir()
+    for name, text in {
+        "topics.yaml": TOPICS,
+        "shop/pipelines.py": PIPELINES,
+        "shop/__init__.py": INIT,
+        "workspace.yaml": "load_from: [{python_module: shop}]",
+    }.items():
+        (folder / name).write_text(dedent(text), encoding="utf-8")
+    with DagsterDev(folder, folder / "dagster") as dagster:
+        pid = dagster.pid
+        yield Shop(folder, dagster)
+    wait_for("end of all that Dagster started", lambda: group_is_gone(pid), seconds=10)

@@ -1,0 +1,87 @@
+"""From publish to table, with a real daemon, real runs and a real Spark, read by somebody else."""
+
+import os
+import signal
+
+import polars as pl
+import pytest
+
+from dagster_bus.core.store import Tally
+from tests.acceptance.conftest import Shop
+from tests.support.dagster_dev import materializations, runs_of, wait_for
+
+pytestmark = pytest.mark.timeout(420)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published(shop: Shop) -> dict[str, list[str]]:
+    """All three groups get their work at once, so that the tests wait together."""
+    with shop.bus() as bus:
+        counts = {"good": 500, "bad": 20, "fragile": 200}
+        return {
+            topic: [at.id for at in bus.publish_many(topic, [{"n": n} for n in range(count)])]
+            for topic, count in counts.items()
+        }
+
+
+def tally(shop: Shop, group: str) -> Tally:
+    with shop.bus() as bus:
+        return bus.group(group).progress().tally
+
+
+def event_ids(shop: Shop, table: str) -> list[str]:
+    found: list[str] = pl.read_delta(str(shop.folder / "data" / table))["event_id"].to_list()
+    return found
+
+
+def test_a_run_that_is_killed_is_done_on_the_next_attempt_and_each_event_is_there_once(
+    shop: Shop, published: dict[str, list[str]]
+) -> None:
+    mark = shop.folder / "first-run.pid"
+    pid = wait_for("run to kill", lambda: mark.exists() and mark.read_text())
+    os.kill(int(pid), signal.SIGKILL)
+    wait_for("second attempt", lambda: tally(shop, "killed").settled == 200)
+    assert tally(shop, "killed") == Tally(processed=200)
+    assert sorted(event_ids(shop, "killed")) == sorted(published["fragile"])
+    (done,) = wait_for("materialization", lambda: materializations(shop.url, "killed"))
+    assert done["metadata"]["attempt"]["intValue"] == 2
+    statuses = [run["status"] for run in runs_of(shop.url, "killed")]
+    assert statuses[0] == "SUCCESS"
+    assert len(statuses) == 2
+
+
+def test_published_events_become_rows_of_a_delta_table(
+    shop: Shop, published: dict[str, list[str]]
+) -> None:
+    wait_for("settled events", lambda: tally(shop, "plain").settled == 500)
+    assert tally(shop, "plain") == Tally(processed=500)
+    assert sorted(event_ids(shop, "plain")) == sorted(published["good"])
+    (done,) = wait_for("materialization", lambda: materializations(shop.url, "plain"))
+    metadata = done["metadata"]
+    assert metadata["rows"]["intValue"] == 500
+    assert "good/0:1-" in metadata["ranges"]["jsonString"]
+    window = pl.read_delta(str(shop.folder / "data/plain"))["_window"].unique().to_list()
+    assert [done["partition"]] == window
+    assert [run["status"] for run in runs_of(shop.url, "plain")] == ["SUCCESS"]
+
+
+def test_a_failing_pipeline_backs_off_and_ends_in_the_dead_letters(
+    shop: Shop, published: dict[str, list[str]]
+) -> None:
+    wait_for("dead letters", lambda: tally(shop, "failing").dead_lettered == 20)
+    with shop.bus() as bus:
+        letters = bus.dead_letters("failing")
+    assert sorted(letter.event.id for letter in letters) == sorted(published["bad"])
+    errors = letters[0].errors
+    assert [error.attempt for error in errors] == [1, 2, 3]
+    assert all("boom" in error.message for error in errors)
+    assert errors[1].at_ms - errors[0].at_ms >= 2_000
+    assert errors[2].at_ms - errors[1].at_ms >= 4_000
+    runs = runs_of(shop.url, "failing")
+    assert [run["status"] for run in runs] == ["FAILURE"] * 3
+    assert [error.worker for error in errors] == [run["runId"] for run in reversed(runs)]
+
+    shown = wait_for("asset", lambda: materializations(shop.url, "failing", "dead_letters"))[0]
+    assert shown["metadata"]["dead letters"]["intValue"] == 20
+    assert len(shown["metadata"]["newest"]["table"]["records"]) == 20
+    assert "boom" in shown["metadata"]["why"]["mdStr"]

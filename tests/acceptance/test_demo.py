@@ -1,0 +1,60 @@
+"""The demo, as a newcomer starts it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.dagster_dev import wait_for
+
+PROJECT = Path(__file__).parents[2]
+DEMO = [sys.executable, "-m", "definitions.demo"]
+
+
+@pytest.mark.timeout(400)
+def test_the_bounded_demo_accounts_for_every_event() -> None:
+    said = subprocess.run(
+        [*DEMO, "--once"], cwd=PROJECT, capture_output=True, text=True, timeout=380, check=False
+    )
+    assert said.returncode == 0, said.stdout
+    assert "It adds up: published = processed + filtered + dead-lettered." in said.stdout
+    assert "2,205" in said.stdout
+
+
+def descendants(pid: int) -> set[int]:
+    """Processes below a process, as the kernel lists them."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True)
+    parents = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+    found = {pid}
+    while more := {child for child, parent in parents if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+@pytest.mark.timeout(180)
+def test_ctrl_c_ends_everything_that_the_demo_started(tmp_path: Path) -> None:
+    output = tmp_path / "said"
+    with output.open("w") as file:
+        demo = subprocess.Popen(DEMO, cwd=PROJECT, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        wait_for("guide", lambda: "Ctrl-C ends everything" in output.read_text(), seconds=120)
+        started = descendants(demo.pid)
+        assert len(started) >= 3, "a UI, a daemon and a code server at least"
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0
+    finally:
+        demo.kill()
+        demo.wait()
+    assert "Dagster is at http://127.0.0.1:" in output.read_text()
+    wait_for("end of the processes", lambda: not any(map(alive, started)), seconds=10)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""A running Dagster, asked through its GraphQL API."""
+
+import json
+import os
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def ask(url: str, query: str, **variables: Any) -> Any:
+    """The data that a GraphQL query gives."""
+    body = json.dumps({"query": query, "variables": variables}).encode()
+    request = urllib.request.Request(
+        f"{url}/graphql", body, {"content-type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found = json.load(answer)
+    assert "errors" not in found, found
+    return found["data"]
+
+
+def runs_of(url: str, group: str) -> list[dict[str, str]]:
+    """Runs of a group, newest first."""
+    found = ask(
+        url,
+        """query ($tags: [ExecutionTag!]) {
+             runsOrError(filter: {tags: $tags}) { ... on Runs { results { runId status } } } }""",
+        tags=[{"key": "dagster_bus/group", "value": group}],
+    )
+    results: list[dict[str, str]] = found["runsOrError"]["results"]
+    return results
+
+
+def materializations(url: str, *path: str) -> list[dict[str, Any]]:
+    """An asset's materializations, newest first, each with its metadata by label."""
+    found = ask(
+        url,
+        """query ($path: [String!]!) {
+             assetOrError(assetKey: {path: $path}) { ... on Asset { assetMaterializations {
+               runId partition metadataEntries { label
+                 ... on IntMetadataEntry { intValue }
+                 ... on JsonMetadataEntry { jsonString }
+                 ... on MarkdownMetadataEntry { mdStr }
+                 ... on TableMetadataEntry { table { records } } } } } } }""",
+        path=list(path),
+    )
+    return [
+        {**each, "metadata": {entry["label"]: entry for entry in each["metadataEntries"]}}
+        for each in found["assetOrError"].get("assetMaterializations", [])
+    ]
+
+
+def wait_for(what: str, find: Callable[[], T], seconds: float = 150.0) -> T:
+    """What a look finds, as soon as it is something; looks are repeated for a bounded time."""
+    deadline = time.monotonic() + seconds
+    while not (found := find()):
+        assert time.monotonic() < deadline, f"no {what} within {seconds:.0f} s"
+        time.sleep(0.5)
+    return found
+
+
+def group_is_gone(pid: int) -> bool:
+    """Whether no process of a process group is left."""
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
