@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-once test lint format bench clean python java
+.PHONY: help demo demo-once test lint format bench docs clean python java
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ format: $(READY)  ## put the code into the house style
 
 bench: $(READY)  ## measure the log against raw SQLite
 	@$(BIN)/python -m benchmarks.log $(ARGS)
+
+docs: $(READY)  ## write the reference of topics.yaml anew
+	@$(BIN)/python -m tools.reference
 
 clean:  ## remove the environment and all that was made
 	rm -rf $(VENV) .demo .bus data spark-warehouse .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -37,7 +37,8 @@ def main() -> int:
         shutil.rmtree(home, ignore_errors=True)
     os.environ["BUS_STORE"] = f"sqlite:///{home / 'bus.db'}"
     os.environ["DATA_DIR"] = str(home / "data")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     out.print("Starting Dagster; this takes some seconds …")
     dagster = DagsterDev(PROJECT, home / "dagster", port=options.port)
     try:

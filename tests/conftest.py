@@ -1,4 +1,4 @@
-"""The stores that every promise is tested on."""
+"""The stores that every promise is tested on, and the order of the tests."""
 
 import os
 from collections.abc import Iterator
@@ -16,6 +16,13 @@ settings.register_profile(
     "bus", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("bus")
+
+pytest_plugins = ["tests.support.shop"]
+
+TESTS = Path(__file__).parent
+
+ORDER = ["unit", "contract", "integration", "acceptance", "browser"]
+"""Fast ones first; those that share a running Dagster together, at the end."""
 
 STORES = ["sqlite"]
 """Kinds of store. A kind that cannot be started here fails the suite; it is never left out."""
@@ -38,6 +45,5 @@ def store(store_url: str) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture(scope="session")
-def in_ci() -> bool:
-    return os.environ.get("CI", "").lower() == "true"
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: ORDER.index(item.path.relative_to(TESTS).parts[0]))

@@ -18,7 +18,7 @@ from dagster_bus.orchestration.names import dead_letters_key, definition_name, t
 from dagster_bus.orchestration.resources import BusResource
 
 NEWEST = 50
-MESSAGE_WIDTH = 200
+MESSAGE_WIDTH = 160
 
 
 def build_dead_letters_asset(group: str) -> AssetsDefinition:
@@ -53,8 +53,8 @@ def dead_letter_metadata(bus: Bus, group: str) -> dict[str, MetadataValue]:
     newest = bus.dead_letters(group, limit=NEWEST)
     metadata: dict[str, MetadataValue] = {"dead letters": MetadataValue.int(sum(counts.values()))}
     if newest:
-        metadata["newest"] = MetadataValue.table([_record(letter) for letter in newest])
         metadata["why"] = MetadataValue.md(_stories(newest, counts))
+        metadata["newest"] = MetadataValue.table([_record(letter) for letter in newest])
     return metadata
 
 
@@ -62,13 +62,11 @@ def _record(letter: DeadLetter) -> TableRecord:
     event, last = letter.event, letter.errors[-1]
     return TableRecord(
         {
-            "died at": _time(letter.died_ms),
             "event": f"{event.topic}/{event.partition}:{event.offset}",
-            "key": event.key or "",
             "error": _one_line(f"{last.type}: {last.message}"),
             "attempts": len(letter.errors),
-            "fingerprint": letter.fingerprint,
             "payload": _one_line(event.payload_json),
+            "died at": _time(letter.died_ms),
             "run": last.worker or "",
         }
     )

@@ -23,6 +23,8 @@ USUAL_PORT = 3000
 DAGSTER_YAML = """\
 telemetry:
   enabled: false
+nux:                          # no invitation to a newsletter
+  enabled: false
 sensors:                      # one slow sensor holds up no other
   use_threads: true
   num_workers: 4

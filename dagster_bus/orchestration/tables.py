@@ -56,7 +56,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         description=spec.description or f"The table of group {name}.",
         owners=spec.owners,
         group_name=definition_name(name),
-        kinds={"spark", "delta"},
+        kinds={"spark", "deltalake"},
         metadata={"group": name, "pipeline": spec.pipeline, "table": work.table},
         output_required=False,
     )

@@ -18,3 +18,9 @@ def duration_ms(value: Any) -> int:
 
 
 DurationMs = Annotated[int, BeforeValidator(duration_ms)]
+
+
+def in_words(ms: int) -> str:
+    """A duration in the largest unit that fits: the reverse of `duration_ms`."""
+    unit = max((unit for unit in _UNIT_MS if ms % _UNIT_MS[unit] == 0), key=_UNIT_MS.__getitem__)
+    return f"{ms // _UNIT_MS[unit]}{unit}"

@@ -7,21 +7,10 @@ import polars as pl
 import pytest
 
 from dagster_bus.core.store import Tally
-from tests.acceptance.conftest import Shop
 from tests.support.dagster_dev import materializations, runs_of, wait_for
+from tests.support.shop import Shop
 
 pytestmark = pytest.mark.timeout(420)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def published(shop: Shop) -> dict[str, list[str]]:
-    """All three groups get their work at once, so that the tests wait together."""
-    with shop.bus() as bus:
-        counts = {"good": 500, "bad": 20, "fragile": 200}
-        return {
-            topic: [at.id for at in bus.publish_many(topic, [{"n": n} for n in range(count)])]
-            for topic, count in counts.items()
-        }
 
 
 def tally(shop: Shop, group: str) -> Tally:

@@ -1,4 +1,4 @@
-"""A fresh project with a real `dagster dev` in it."""
+"""A fresh project with a real `dagster dev` in it, shared by the tests that look at it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,7 +88,7 @@ class Shop:
         return Bus.open(self.folder / "topics.yaml")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     folder = tmp_path_factory.mktemp("project")
     (folder / "shop").mkdir()
@@ -103,3 +103,14 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         pid = dagster.pid
         yield Shop(folder, dagster)
     wait_for("end of all that Dagster started", lambda: group_is_gone(pid), seconds=10)
+
+
+@pytest.fixture(scope="session")
+def published(shop: Shop) -> dict[str, list[str]]:
+    """Events for all groups at once, so that the tests wait together: their ids by topic."""
+    with shop.bus() as bus:
+        counts = {"good": 500, "bad": 20, "fragile": 200}
+        return {
+            topic: [at.id for at in bus.publish_many(topic, [{"n": n} for n in range(count)])]
+            for topic, count in counts.items()
+        }
