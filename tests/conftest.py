@@ -31,7 +31,7 @@ STORES = ["sqlite"]
 def new_store_url(kind: str, folder: Path) -> str:
     """The address of an empty store of a kind; what it keeps on disk goes into the folder."""
     assert kind in STORES
-    return f"sqlite:///{folder}/bus.db"
+    return f"sqlite:///{folder}/my bus 50%25?.db"
 
 
 @pytest.fixture(params=STORES)

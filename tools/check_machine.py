@@ -17,7 +17,7 @@ HOW_TO_GET_JAVA = (
 )
 
 
-def main():
+def main() -> "str | None":
     if sys.version_info < OLDEST_PYTHON:
         found = ".".join(str(part) for part in sys.version_info[:2])
         return (
@@ -27,7 +27,7 @@ def main():
     return java_problem() if "--java" in sys.argv else None
 
 
-def java_problem():
+def java_problem() -> "str | None":
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
     if java is None:

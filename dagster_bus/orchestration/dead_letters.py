@@ -13,12 +13,13 @@ from dagster import (
 )
 
 from dagster_bus.core.bus import Bus
+from dagster_bus.core.failure import AttemptError
 from dagster_bus.core.store import DeadLetter
 from dagster_bus.orchestration.names import dead_letters_key, definition_name, table_key
 from dagster_bus.orchestration.resources import BusResource
 
 NEWEST = 50
-MESSAGE_WIDTH = 160
+MESSAGE_WIDTH = 120
 
 
 def build_dead_letters_asset(group: str) -> AssetsDefinition:
@@ -77,13 +78,17 @@ def _stories(newest: list[DeadLetter], counts: dict[str, int]) -> str:
     examples = {letter.fingerprint: letter for letter in reversed(newest)}
     parts = []
     for fingerprint, count in counts.items():
+        parts.append(f"#### {count} events with error {fingerprint}")
         letter = examples.get(fingerprint)
-        parts.append(f"### {count} × `{fingerprint}`")
-        for error in letter.errors if letter else ():
-            run = f" in run [{error.worker[:8]}](/runs/{error.worker})" if error.worker else ""
-            text = _one_line(f"{error.type}: {error.message}").replace("`", "'")
-            parts.append(f"- attempt {error.attempt}, {_time(error.at_ms)}{run}: `{text}`")
+        parts += [_told(error) for error in letter.errors] if letter else []
     return "\n".join(parts)
+
+
+def _told(error: AttemptError) -> str:
+    """One attempt as an item of a Markdown list; the error's own text is never Markdown."""
+    run = f", run [{error.worker[:8]}](/runs/{error.worker})" if error.worker else ""
+    text = _one_line(f"{error.type}: {error.message}").replace("`", "'")
+    return f"- attempt {error.attempt}, {_time(error.at_ms)}{run}\n\n  `{text}`"
 
 
 def _one_line(text: str) -> str:

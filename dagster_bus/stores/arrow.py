@@ -7,6 +7,7 @@ other), so this is for processes that do not open the store in any other way.
 
 import json
 from collections.abc import Iterator, Sequence
+from urllib.parse import quote
 
 import adbc_driver_sqlite.dbapi as adbc
 import pyarrow as pa
@@ -58,7 +59,7 @@ def read_batches(url: str, span: OffsetRange, wanted: EventFilter) -> Iterator[p
 
 
 def _read_table(path: str, span: OffsetRange) -> Iterator[pa.Table]:
-    with adbc.connect(f"file:{path}?mode=ro") as connection, connection.cursor() as cursor:
+    with adbc.connect(f"file:{quote(path)}?mode=ro") as connection, connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout = 30000")
         cursor.adbc_statement.set_options(**{StatementOptions.BATCH_ROWS.value: str(MAX_BATCH)})
         cursor.execute(

@@ -1,5 +1,7 @@
 """Definitions, ticks and runs with a real Dagster instance, store and Spark session."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from dagster_bus.errors import SpecError, StoreUnusable
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
 from tests.support.project import write_topics
 
+REPOSITORY = Path(__file__).parents[2]
 JOB = "order_table_job"
 SENSOR = "order_table_sensor"
 TABLE = AssetKey(["order_table"])
@@ -324,3 +327,9 @@ def test_mistakes_that_only_loading_can_find_have_their_line(
     with pytest.raises(SpecError) as found:
         load_definitions(write_topics(tmp_path, **{old: new}))
     assert any(line.startswith(complaint) for line in str(found.value).splitlines())
+
+
+def test_the_repositorys_own_workspace_loads() -> None:
+    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"]
+    said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
