@@ -20,8 +20,9 @@ from dagster_bus.core.event import (
 from dagster_bus.core.groups import Group, GroupConfig
 from dagster_bus.core.partitioner import Partitioner
 from dagster_bus.core.store import DeadLetter, Store
-from dagster_bus.core.topic import OffsetRange, TopicConfig
-from dagster_bus.errors import BusClosedError, UnknownGroup, UnknownTopic
+from dagster_bus.core.topic import LAST_OFFSET, OffsetRange, TopicConfig
+from dagster_bus.core.window import FIRST_WINDOW, FIRST_WINDOW_MS
+from dagster_bus.errors import BusClosedError, BusError, UnknownGroup, UnknownTopic, UsageError
 
 
 class Bus:
@@ -65,6 +66,11 @@ class Bus:
         """Append events together: all of them, or none. Whatever is not a Message is a payload."""
         config = self._topic(topic)
         now_ms = self._clock()
+        if now_ms < FIRST_WINDOW_MS:
+            raise BusError(
+                f"this machine's clock is wrong: it says {now_ms} ms since 1970, which is before "
+                f"{FIRST_WINDOW:%Y-%m-%d}. Set it, and publish again"
+            )
         events = [self._checked(config, message, now_ms) for message in messages]
         return self._store.append(events, now_ms) if events else []
 
@@ -75,7 +81,9 @@ class Bus:
             raise UnknownTopic(
                 f"{topic} has partitions 0 to {config.partitions - 1}, and no {partition}"
             )
-        return self._store.iterate(OffsetRange(topic, partition, first, (1 << 40) - 1))
+        if not 1 <= first <= LAST_OFFSET:
+            raise UsageError(f"{first} is not an offset; they begin with 1")
+        return self._store.iterate(OffsetRange(topic, partition, first, LAST_OFFSET))
 
     def group(self, name: str) -> Group:
         """A declared group."""

@@ -6,11 +6,14 @@ leased by that worker when it runs, and ends settled, or waits for its next atte
     reserve ─▶ RESERVED ─lease─▶ RUNNING ─settle─▶ DONE (processed)
                    ▲                 │ fail, or the lease expires
                    └──── WAITING ◀───┤
-                                     └─ attempts used up ─▶ DONE (dead-lettered)
+                                     └─ the holder gives up ─▶ DONE (dead-lettered)
 
-A reservation that expires returns to WAITING at once and counts for nothing. Each lease gets a new
-fencing token; whoever shows an old token, or comes after the lease has ended, is refused. The
-functions here only say what the next state is: the store makes it so, if nobody else was faster.
+A reservation that expires returns to WAITING at once and counts for nothing. Only a holder can give
+up: a worker that vanished may have done its work, and its successor is the one who can look. So the
+work of a vanished worker always waits for another one, also when no attempt is left. Each lease
+gets a new fencing token; whoever shows an old token, or comes after the lease has ended, is
+refused. The functions here only say what the next state is: the store makes it so, if nobody else
+was faster.
 """
 
 from dataclasses import dataclass, replace
@@ -144,14 +147,26 @@ def fail(
 ) -> Delivery:
     """The worker says that it failed."""
     require_lease(delivery, token=token, now_ms=now_ms)
-    return _failed(delivery, now_ms=now_ms, error=error, decision=decision)
+    failed = replace(delivery, errors=(*delivery.errors, error))
+    if isinstance(decision, GiveUp):
+        return _dead(failed, now_ms)
+    return _next(failed, state=State.WAITING, worker=None, due_ms=now_ms + decision.delay_ms)
+
+
+def give_up(delivery: Delivery, *, token: int, now_ms: int) -> Delivery:
+    """The worker has seen that the work was not done, and may not try it any more."""
+    require_lease(delivery, token=token, now_ms=now_ms)
+    return _dead(delivery, now_ms)
 
 
 def take_back(
-    delivery: Delivery, *, now_ms: int, error: AttemptError, decision: Decision
+    delivery: Delivery, *, now_ms: int, error: AttemptError | None, delay_ms: int
 ) -> Delivery:
     """The worker is gone: its lease has run out, or it is known to have ended without a word."""
-    return _failed(delivery, now_ms=now_ms, error=error, decision=decision)
+    errors = delivery.errors if error is None else (*delivery.errors, error)
+    return _next(
+        delivery, state=State.WAITING, errors=errors, worker=None, due_ms=now_ms + delay_ms
+    )
 
 
 def require_lease(delivery: Delivery, *, token: int, now_ms: int) -> None:
@@ -168,25 +183,8 @@ def require_lease(delivery: Delivery, *, token: int, now_ms: int) -> None:
         )
 
 
-def _failed(
-    delivery: Delivery, *, now_ms: int, error: AttemptError, decision: Decision
-) -> Delivery:
-    errors = (*delivery.errors, error)
-    if isinstance(decision, GiveUp):
-        return _next(
-            delivery,
-            state=State.DONE,
-            outcome=Outcome.DEAD_LETTERED,
-            errors=errors,
-            due_ms=now_ms,
-        )
-    return _next(
-        delivery,
-        state=State.WAITING,
-        errors=errors,
-        worker=None,
-        due_ms=now_ms + decision.delay_ms,
-    )
+def _dead(delivery: Delivery, now_ms: int) -> Delivery:
+    return _next(delivery, state=State.DONE, outcome=Outcome.DEAD_LETTERED, due_ms=now_ms)
 
 
 def _next(delivery: Delivery, **changes: object) -> Delivery:

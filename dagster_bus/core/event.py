@@ -103,7 +103,10 @@ def encode_attributes(attributes: Mapping[str, Attribute] | None) -> str:
             raise InvalidEvent(
                 f"attribute {name!r} is {value!r}; allowed are strings, finite numbers, booleans"
             )
-    text = json.dumps(dict(attributes), ensure_ascii=False, separators=(",", ":"))
+    try:
+        text = json.dumps(dict(attributes), ensure_ascii=False, separators=(",", ":"))
+    except ValueError as error:  # a whole number of thousands of digits
+        raise InvalidEvent(f"the attributes cannot be written as JSON: {error}") from None
     require_text("attributes", text)
     return text
 

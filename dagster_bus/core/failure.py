@@ -33,7 +33,7 @@ def describe(error: BaseException, *, attempt: int, worker: str | None, at_ms: i
     return AttemptError(
         attempt=attempt,
         type=type(error).__name__,
-        message=_shortened(str(error).strip(), MESSAGE_LIMIT),
+        message=_shortened(_message(error), MESSAGE_LIMIT),
         traceback=_shortened(trace, TRACEBACK_LIMIT),
         worker=worker,
         at_ms=at_ms,
@@ -45,6 +45,14 @@ def fingerprint(error: AttemptError) -> str:
     first_line = error.message.split("\n", 1)[0]
     normal = f"{error.type}: {_VARYING.sub('?', first_line)}"
     return hashlib.sha256(normal.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def _message(error: BaseException) -> str:
+    """An error's text; asking for it may fail, as when it lies in a Java process that is gone."""
+    try:
+        return str(error).strip()
+    except Exception as unreadable:  # noqa: BLE001  (whatever it is, the error must be kept)
+        return f"(its message cannot be read: {type(unreadable).__name__})"
 
 
 def _shortened(text: str, limit: int) -> str:

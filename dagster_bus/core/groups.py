@@ -16,10 +16,10 @@ from dagster_bus.core.clock import Clock
 from dagster_bus.core.delivery import Delivery, Outcome, State
 from dagster_bus.core.event import uuid7
 from dagster_bus.core.failure import describe, fingerprint
-from dagster_bus.core.retry import RetryPolicy, decide
+from dagster_bus.core.retry import RetryAfter, RetryPolicy, decide
 from dagster_bus.core.store import Burial, Change, GroupProgress, GroupView, Store, Tally
 from dagster_bus.core.topic import EventFilter, TopicPartition
-from dagster_bus.errors import LeaseLost, StaleState
+from dagster_bus.errors import StaleState
 
 TRIES = 20
 """How often a step is decided anew before giving up. Each loss means that somebody else got on."""
@@ -77,13 +77,20 @@ class Group:
 
         `look` tells what became of a delivery's worker. The deliveries returned are to be started;
         those that are never leased come back after their launch time-out."""
-        reserved: list[Delivery] = []
         now_ms = self._clock()
-        while True:
-            one = self._until_committed(lambda: self._reserve_one(look, now_ms))
-            if one is None:
-                return reserved
-            reserved.append(one)
+        reserved: list[Delivery] = []
+        view = self._until_committed(lambda: self._recover(look, now_ms))
+        for _ in range(self.config.max_inflight + TRIES):
+            try:
+                one = self._reserve_one(view, now_ms)
+            except StaleState:
+                pass  # somebody else was faster: look again
+            else:
+                if one is None:
+                    break
+                reserved.append(one)
+            view = self._view(now_ms)
+        return reserved
 
     def lease(self, id: str, *, reservation: int, worker: str) -> Delivery:
         """Begin the work of a reservation. Raises ReservationLost if it no longer counts."""
@@ -145,23 +152,24 @@ class Group:
 
         return self._until_committed(step)
 
-    def holds(self, held: Delivery) -> bool:
-        """Whether the lease still counts."""
-        try:
-            life.require_lease(
-                self._store.delivery(held.id), token=held.token, now_ms=self._clock()
-            )
-        except LeaseLost:
-            return False
-        return True
+    def is_exhausted(self, held: Delivery) -> bool:
+        """Whether the work may not be tried any more. The holder is to look whether a vanished
+        worker has done it: if so to settle, and else to give up."""
+        return held.attempt > self.config.retry.max_attempts
+
+    def give_up(self, held: Delivery) -> Delivery:
+        """The work was not done, and no attempt is left: its events go to the dead letters."""
+
+        def step() -> Delivery:
+            current = self._store.delivery(held.id)
+            return self._put(life.give_up(current, token=held.token, now_ms=self._clock()))
+
+        return self._until_committed(step)
 
     def progress(self) -> GroupProgress:
         return self._store.progress(self.config.name, self.config.topics)
 
-    def _reserve_one(self, look: Callable[[Delivery], Worker], now_ms: int) -> Delivery | None:
-        view = self._view(now_ms)
-        if self._recover(view, look, now_ms):
-            view = self._view(now_ms)
+    def _reserve_one(self, view: GroupView, now_ms: int) -> Delivery | None:
         if len(view.in_flight) >= self.config.max_inflight:
             return None
         if view.due:
@@ -174,13 +182,15 @@ class Group:
     def _view(self, now_ms: int) -> GroupView:
         return self._store.view(self.config.name, self.config.topics, now_ms=now_ms, due_limit=1)
 
-    def _recover(self, view: GroupView, look: Callable[[Delivery], Worker], now_ms: int) -> bool:
-        """Move on every delivery in flight that its worker has left; False if there is none."""
+    def _recover(self, look: Callable[[Delivery], Worker], now_ms: int) -> GroupView:
+        """Move on every delivery in flight that its worker has left, and view what is now."""
+        view = self._view(now_ms)
         states = (self._recovered(delivery, look, now_ms) for delivery in view.in_flight)
         recovered = [state for state in states if state is not None]
-        if recovered:
-            self._store.commit(self._change(*recovered))
-        return bool(recovered)
+        if not recovered:
+            return view
+        self._store.commit(self._change(*recovered))
+        return self._view(now_ms)
 
     def _recovered(
         self, delivery: Delivery, look: Callable[[Delivery], Worker], now_ms: int
@@ -197,21 +207,25 @@ class Group:
         expired = delivery.is_due(now_ms)
         if not expired and look(delivery) is not Worker.GONE:
             return None
+        if self.is_exhausted(delivery):  # this worker was only to look; another one will
+            delay_ms = self.config.retry.max_delay_ms
+            return life.take_back(delivery, now_ms=now_ms, error=None, delay_ms=delay_ms)
         cause = WorkerGone(
             f"the lease ran out after {self.config.lease_ms} ms without a heartbeat"
             if expired
             else "the worker ended without settling its delivery"
         )
+        decision = decide(self.config.retry, delivery.attempt, self._dice())
         return life.take_back(
             delivery,
             now_ms=now_ms,
             error=describe(cause, attempt=delivery.attempt, worker=delivery.worker, at_ms=now_ms),
-            decision=decide(self.config.retry, delivery.attempt, self._dice()),
+            delay_ms=decision.delay_ms if isinstance(decision, RetryAfter) else 0,
         )
 
     def _reserve_new(self, view: GroupView, now_ms: int) -> Delivery | None:
         """A delivery of the oldest events never reserved, or None if there are none."""
-        window = planning.next_window(view.heads)
+        window = planning.next_window(view.heads, now_ms)
         if window is None:
             return None
         inside = [head.partition for head in view.heads if planning.belongs(head, window)]

@@ -18,7 +18,6 @@ class Keeper:
         self._group = group
         self._held = held
         self._stop = threading.Event()
-        self.lost: DeliveryError | None = None
         self._thread = threading.Thread(target=self._beat, name=f"lease-{held.id}", daemon=True)
 
     def start(self) -> None:
@@ -29,17 +28,17 @@ class Keeper:
         self._thread.join()
 
     def check(self) -> None:
-        """Raise LeaseLost if a heartbeat was refused."""
-        if self.lost is not None:
-            raise self.lost
+        """Renew now, so that a whole lease lies ahead; raises LeaseLost if it is over.
+
+        A thread's last heartbeat says nothing of now: this process may have been asleep."""
+        self._group.renew(self._held)
 
     def _beat(self) -> None:
         pause_s = self._group.config.lease_ms / 1000 / BEATS_PER_LEASE
         while not self._stop.wait(pause_s):
             try:
                 self._group.renew(self._held)
-            except DeliveryError as lost:
-                self.lost = lost
+            except DeliveryError:
                 return
             except StoreError:
                 continue  # the store may be back at the next beat; if not, the lease runs out

@@ -7,10 +7,13 @@ from dagster_bus.core.topic import OffsetRange, TopicPartition
 from dagster_bus.core.window import Window, hour_of
 
 
-def next_window(heads: Sequence[PartitionHead]) -> Window | None:
-    """The window of the oldest event that was never reserved, or None if there is no such event."""
+def next_window(heads: Sequence[PartitionHead], now_ms: int) -> Window | None:
+    """The window of the oldest event that was never reserved, or None if there is no such event.
+
+    A window that has not begun by this clock is left alone: a clock that was ahead stamped it."""
     times = [head.frontier_ts for head in heads if head.waiting and head.frontier_ts is not None]
-    return hour_of(min(times)) if times else None
+    window = hour_of(min(times)) if times else None
+    return window if window and window.start_ms <= now_ms else None
 
 
 def next_ranges(

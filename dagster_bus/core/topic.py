@@ -16,6 +16,10 @@ _NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
 _PATTERN = re.compile(rf"(?:{_SEGMENT}|\*\*?)(?:\.(?:{_SEGMENT}|\*\*?))*")
 
 
+LAST_OFFSET = (1 << 40) - 1
+"""No partition holds more events; stores may rely on it."""
+
+
 class TopicPartition(NamedTuple):
     topic: str
     partition: int

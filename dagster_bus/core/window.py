@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 HOUR_MS = 3_600_000
 
 FIRST_WINDOW = datetime(2025, 1, 1, tzinfo=UTC)
-"""No event is older: the bus stamps events itself, and did not exist before."""
+"""No event is older: the bus stamps events itself, and refuses to by a clock before this."""
+
+FIRST_WINDOW_MS = int(FIRST_WINDOW.timestamp() * 1000)
 
 KEY_FORMAT = "%Y-%m-%dT%H"
 """A window's name: sorts by time, and is safe in paths and in Dagster partition keys."""

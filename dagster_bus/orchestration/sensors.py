@@ -38,7 +38,8 @@ def build_sensor(name: str) -> SensorDefinition:
     def tick(context: SensorEvaluationContext, bus: BusResource) -> SensorResult:
         with bus.open() as opened:
             group = opened.group(name)
-            reserved = group.reserve(look_at_runs(context.instance))
+            look = look_at_runs(context.instance, group.config.launch_timeout_ms)
+            reserved = group.reserve(look)
             progress = group.progress()
             dead = str(progress.tally.dead_lettered)
             changed = dead != (context.cursor or "0")

@@ -7,6 +7,7 @@ otherwise.
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from dagster import (
@@ -20,10 +21,11 @@ from dagster import (
 from dagster_pyspark import PySparkResource
 
 from dagster_bus.core.delivery import Delivery, Outcome
+from dagster_bus.core.failure import describe
 from dagster_bus.core.groups import Group
 from dagster_bus.core.lease import kept
 from dagster_bus.core.window import FIRST_WINDOW, KEY_FORMAT
-from dagster_bus.errors import BusError, DeliveryError
+from dagster_bus.errors import BusError, DeliveryError, StoreError
 from dagster_bus.orchestration.names import (
     DELIVERY_TAG,
     RESERVATION_TAG,
@@ -32,7 +34,7 @@ from dagster_bus.orchestration.names import (
     topic_key,
 )
 from dagster_bus.orchestration.resources import BusResource
-from dagster_bus.spark.processing import Result, Work, process
+from dagster_bus.spark.processing import Result, Work, is_in_table, process
 from dagster_bus.spec.load import LoadedSpec
 
 BY_HAND = (
@@ -88,42 +90,72 @@ def _work_off(
     started = time.monotonic()
     with kept(group, held) as keeper:
         try:
+            if group.is_exhausted(held) and not is_in_table(work, held):
+                raise _end_of(group.give_up(held))
             result = process(pyspark.spark_session, work, held, keeper.check)
-            group.settle(held, filtered=result.filtered)
+        except Failure:
+            raise
         except DeliveryError as lost:
             raise Failure(f"Stopped: {lost}.", allow_retries=False) from lost
         except Exception as error:
-            raise _failure(group.fail(held, error), error) from error
+            raise _failed(group, held, error) from error
         except BaseException as stopped:  # the run was cancelled
-            group.fail(held, stopped)
+            _failed(group, held, stopped)
             raise
-    return MaterializeResult(metadata=_metadata(group, held, result, time.monotonic() - started))
+        _settle(group, held, result)
+    seconds = time.monotonic() - started
+    return MaterializeResult(metadata=_metadata(group, held, result, seconds))
 
 
-def _failure(failed: Delivery, error: BaseException) -> Failure:
-    """What the run says of its end, and what comes next."""
-    if failed.outcome is Outcome.DEAD_LETTERED:
-        then = f"No attempt is left: {failed.size} events are in the dead letters of {failed.group}"
-    else:
-        last = failed.errors[-1]
-        then = (
-            f"Attempt {last.attempt} failed; the next one follows in "
-            f"{(failed.due_ms - last.at_ms) / 1000:.1f} s"
+def _settle(group: Group, held: Delivery, result: Result) -> None:
+    """Say that the work is done. The table has the rows: failing to say so is no failed attempt."""
+    try:
+        group.settle(held, filtered=result.filtered)
+    except BusError as error:
+        raise Failure(
+            f"The table has the rows, and this run could not say so: {error}. "
+            "The next run finds them there, and settles.",
+            allow_retries=False,
+        ) from error
+
+
+def _failed(group: Group, held: Delivery, error: BaseException) -> Failure:
+    """Record a failed attempt, and put into words what comes next."""
+    try:
+        return _end_of(group.fail(held, error))
+    except BusError as unrecorded:
+        cause = describe(error, attempt=held.attempt, worker=held.worker, at_ms=0)
+        return Failure(
+            f"{cause.type}: {cause.message}\nThis could not be recorded ({unrecorded}); "
+            "the work is handed on when its lease ends.",
+            allow_retries=False,
         )
-    cause = str(error) if isinstance(error, BusError) else f"{type(error).__name__}: {error}"
-    return Failure(f"{then}. {cause}", allow_retries=False)
+
+
+def _end_of(delivery: Delivery) -> Failure:
+    """What a run that failed says of its delivery."""
+    last = delivery.errors[-1]
+    if delivery.outcome is Outcome.DEAD_LETTERED:
+        where = f"the dead letters of {delivery.group}"
+        then = f"No attempt is left: {delivery.size} events are in {where}"
+    else:
+        wait_s = (delivery.due_ms - last.at_ms) / 1000
+        then = f"Attempt {last.attempt} failed; the next one follows in {wait_s:.1f} s"
+    return Failure(f"{then}. {last.type}: {last.message}", allow_retries=False)
 
 
 def _metadata(group: Group, held: Delivery, result: Result, seconds: float) -> dict[str, Any]:
-    return {
+    metadata = {
         "rows": result.rows,
         "events": held.size,
         "filtered": result.filtered,
         "files": result.files,
         "attempt": held.attempt,
         "ranges": [str(part) for part in held.ranges],
-        "lag": group.progress().lag,
         "seconds": round(seconds, 3),
         "delivery": held.id,
         "already in the table": result.repeated,
     }
+    with suppress(StoreError):  # the work is done, whatever becomes of this look
+        metadata["lag"] = group.progress().lag
+    return metadata

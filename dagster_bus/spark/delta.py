@@ -19,6 +19,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyspark.sql import DataFrame
 
+from dagster_bus.core.clock import system_clock
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.errors import LeaseLost, TableError
 
@@ -37,20 +38,20 @@ class Written:
 
 
 class DeltaSink:
-    """One delivery's way into one table."""
+    """One delivery's way into one table. Making it fences former holders of the delivery off."""
 
     def __init__(self, path: str, delivery: Delivery) -> None:
         self._path = path
         self._delivery = delivery
+        self._fence_name = f"{delivery.id}:fence"
         self._table = self._open()
         if self._table is not None and delivery.token > 1 and not self.committed():
-            self._fence(self._table)
+            self._log(self._table, (), self._fence_name)
+            self._table = self._open()
 
     def committed(self) -> bool:
         """Whether the table holds this delivery's rows already."""
-        return self._table is not None and (
-            self._table.transaction_version(self._delivery.id) is not None
-        )
+        return self._transaction(self._delivery.id) is not None
 
     def write(self, rows: DataFrame) -> Written:
         """Have Spark write the rows, under a folder that only this lease uses."""
@@ -68,54 +69,53 @@ class DeltaSink:
 
     def commit(self, written: Written) -> None:
         """Make the rows visible, once. Raises LeaseLost if another worker fenced this one off."""
-        table = self._table
-        if table is None:
-            table = self._table = self._create(written.schema)
-            if self.committed():
-                return
-        _require_same_columns(table, written.schema)
+        if self._table is None:
+            self._table = self._create(written.schema)
+        if self.committed():
+            return
+        _require_same_columns(self._table, written.schema)
+        self._log(self._table, written.files, self._delivery.id, self._fence_name)
+
+    def _log(self, table: DeltaTable, files: tuple[AddAction, ...], *names: str) -> None:
+        """Add to the table's log, under names that no other commit may have touched meanwhile.
+
+        If one has, it is either this delivery's own, by another worker, or a later fence."""
+        now_ms = system_clock()
+        transactions = [Transaction(name, self._delivery.token, now_ms) for name in names]
         try:
-            self._log(table, written.files, self._delivery.id, self._fence_name)
+            table.create_write_transaction(
+                list(files),
+                "append",
+                table.schema(),
+                partition_by=[WINDOW],
+                commit_properties=CommitProperties(
+                    app_transactions=transactions,
+                    custom_metadata={"dagster_bus.group": self._delivery.group},
+                ),
+            )
         except CommitFailedError as error:
             self._table = self._open()
             if not self.committed():
-                raise LeaseLost(
-                    f"the table {self._path} refused delivery {self._delivery.id} under token "
-                    f"{self._delivery.token}, as another worker took it over ({error})"
+                raise TableError(
+                    f"the table {self._path} did not take delivery {self._delivery.id}: {error}"
                 ) from error
 
-    @property
-    def _fence_name(self) -> str:
-        return f"{self._delivery.id}:fence"
-
-    def _fence(self, table: DeltaTable) -> None:
-        """Write this lease's token into the table's log, so that older holders fail to commit."""
-        try:
-            self._log(table, (), self._fence_name)
-        except CommitFailedError as error:
-            raise LeaseLost(
-                f"delivery {self._delivery.id} is being committed by another worker ({error})"
-            ) from error
-        self._table = self._open()
-
-    def _log(self, table: DeltaTable, files: tuple[AddAction, ...], *names: str) -> None:
-        transactions = [Transaction(name, self._delivery.token) for name in names]
-        table.create_write_transaction(
-            list(files),
-            "append",
-            table.schema(),
-            partition_by=[WINDOW],
-            commit_properties=CommitProperties(
-                app_transactions=transactions,
-                custom_metadata={"dagster_bus.group": self._delivery.group},
-            ),
-        )
-
     def _open(self) -> DeltaTable | None:
+        """The table as it is now. Raises LeaseLost if its log has the fence of a later lease."""
         try:
-            return DeltaTable(self._path)
+            table = DeltaTable(self._path)
         except TableNotFoundError:
             return None
+        fence = table.transaction_version(self._fence_name)
+        if fence is not None and fence > self._delivery.token:
+            raise LeaseLost(
+                f"delivery {self._delivery.id} was taken over: the table {self._path} is fenced "
+                f"with token {fence}, and this worker has {self._delivery.token}"
+            )
+        return table
+
+    def _transaction(self, name: str) -> int | None:
+        return self._table.transaction_version(name) if self._table is not None else None
 
     def _create(self, schema: Schema) -> DeltaTable:
         """The table, made now by this worker or at the same moment by another."""

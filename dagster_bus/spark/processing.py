@@ -35,13 +35,18 @@ class Result:
     """The table held this delivery already: an earlier worker committed and then died."""
 
 
+def is_in_table(work: Work, delivery: Delivery) -> bool:
+    """Whether an earlier worker brought the delivery into the table; none can from now on."""
+    return DeltaSink(work.table, delivery).committed()
+
+
 def process(
     spark: SparkSession, work: Work, delivery: Delivery, check_lease: Callable[[], None]
 ) -> Result:
     """Bring a delivery's rows into the table, once. `check_lease` raises if the lease is lost."""
+    sink = DeltaSink(work.table, delivery)
     events = read_events(spark, work.store, delivery.ranges, work.wanted, work.columns)
     filtered = delivery.size - events.count() if work.wanted else 0
-    sink = DeltaSink(work.table, delivery)
     if sink.committed():
         return Result(rows=0, files=0, filtered=filtered, repeated=True)
     written = sink.write(apply_pipeline(work.pipeline, events, name=work.name))

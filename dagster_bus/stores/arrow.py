@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from adbc_driver_sqlite import StatementOptions
 
 from dagster_bus.core.topic import EventFilter, OffsetRange
+from dagster_bus.errors import StoreError
 from dagster_bus.stores import sqlite_path
 from dagster_bus.stores.sqlite_connection import load_queries
 
@@ -50,15 +51,19 @@ def pieces(ranges: Sequence[OffsetRange], most: int = MAX_BATCH) -> list[OffsetR
 
 def read_batches(url: str, span: OffsetRange, wanted: EventFilter) -> Iterator[pa.RecordBatch]:
     """The events of a piece that pass a filter, in order."""
-    for table in _read_table(sqlite_path(url), span):
-        batch = _enveloped(table, span)
-        if wanted:
-            passes = [wanted.matches(json.loads(text)) for text in batch["attributes"].to_pylist()]
-            batch = batch.filter(pa.array(passes, pa.bool_()))
-        yield from batch.to_batches()
+    table = _enveloped(_read_table(sqlite_path(url), span), span)
+    if table.num_rows != len(span):
+        raise StoreError(
+            f"{span} has {table.num_rows} of its {len(span)} events in the store; what is not "
+            "there must not be counted as processed"
+        )
+    if wanted:
+        passes = [wanted.matches(json.loads(text)) for text in table["attributes"].to_pylist()]
+        table = table.filter(pa.array(passes, pa.bool_()))
+    yield from table.to_batches()
 
 
-def _read_table(path: str, span: OffsetRange) -> Iterator[pa.Table]:
+def _read_table(path: str, span: OffsetRange) -> pa.Table:
     with adbc.connect(f"file:{quote(path)}?mode=ro") as connection, connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout = 30000")
         cursor.adbc_statement.set_options(**{StatementOptions.BATCH_ROWS.value: str(MAX_BATCH)})
@@ -66,7 +71,7 @@ def _read_table(path: str, span: OffsetRange) -> Iterator[pa.Table]:
             load_queries()["read_events_arrow"],
             (span.topic, span.partition, span.first, span.last),
         )
-        yield cursor.fetch_arrow_table()
+        return cursor.fetch_arrow_table()
 
 
 def _enveloped(table: pa.Table, span: OffsetRange) -> pa.Table:

@@ -3,6 +3,7 @@
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -76,8 +77,22 @@ class SqliteConnection:
 
     def _configure(self) -> None:
         with self._explained():
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._use_wal()
             self._connection.execute("PRAGMA synchronous = FULL")
+
+    def _use_wal(self) -> None:
+        """Turn on the write-ahead log. While another process does the same to a new file, SQLite
+        says that it is busy at once, whatever the time-out."""
+        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def _migrate(self) -> None:
         scripts = load_migrations()
@@ -104,8 +119,8 @@ class SqliteConnection:
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         with self._lock, self._explained():
-            self._connection.execute(begin)
             try:
+                self._connection.execute(begin)
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:

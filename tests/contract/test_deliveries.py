@@ -8,9 +8,16 @@ from dagster_bus.core.bus import Bus
 from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.groups import Group, Worker
 from dagster_bus.core.store import Change, Store, Tally
-from dagster_bus.core.topic import OffsetRange, TopicPartition
+from dagster_bus.core.topic import OffsetRange, TopicConfig, TopicPartition
 from dagster_bus.core.window import HOUR_MS, hour_of
-from dagster_bus.errors import LeaseLost, ReservationLost, StaleState, UnknownDelivery
+from dagster_bus.errors import (
+    BusError,
+    LeaseLost,
+    ReservationLost,
+    StaleState,
+    UnknownDelivery,
+    UsageError,
+)
 from tests.support.builders import FakeClock, group_config, new_event, numbers, open_bus
 
 
@@ -187,6 +194,84 @@ def test_the_last_failure_puts_every_event_into_the_dead_letters_with_its_story(
         assert [error.worker for error in letter.errors] == ["run-1", "run-2", "run-3"]
     assert bus.dead_letter_counts("readers") == {letters[0].fingerprint: 10}
     assert bus.dead_letters("others") == []
+
+
+def test_a_vanished_worker_is_never_the_one_who_gives_up(
+    bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    """It may have done the work before it vanished: the next one is to look."""
+    bus.publish_many("orders", numbers(10))
+    for _ in range(3):
+        held = start(group, group.reserve()[0])
+        assert not group.is_exhausted(held)
+        clock.advance(5_000)
+        group.reserve()
+        clock.advance(60_000)
+    assert group.progress().tally == Tally()
+    looking = start(group, group.reserve()[0])
+    assert group.is_exhausted(looking)
+    clock.advance(5_000)
+    assert group.reserve() == [], "the one who looked vanished too"
+    clock.advance(60_000)
+    last = start(group, group.reserve()[0])
+    assert [error.type for error in last.errors] == ["WorkerGone"] * 3
+    group.give_up(last)
+    assert group.progress().tally == Tally(dead_lettered=10)
+    assert len(bus.dead_letters("readers")) == 10
+
+
+def test_what_a_vanished_worker_had_done_can_be_settled_when_no_attempt_is_left(
+    bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    bus.publish_many("orders", numbers(10))
+    for _ in range(3):
+        start(group, group.reserve()[0])
+        clock.advance(5_000)
+        group.reserve()
+        clock.advance(60_000)
+    group.settle(start(group, group.reserve()[0]))
+    assert group.progress().tally == Tally(processed=10)
+
+
+def test_a_topic_that_a_group_no_longer_reads_stays_in_its_account(
+    store: Store, clock: FakeClock
+) -> None:
+    topics = [TopicConfig("orders", 1), TopicConfig("stock", 1)]
+    store.declare(topics)
+    both = Bus(store, topics, [group_config(topics=("orders", "stock"))], clock)
+    both.publish_many("orders", numbers(3))
+    both.publish_many("stock", numbers(4))
+    wide = both.group("readers")
+    for delivery in wide.reserve():
+        wide.settle(start(wide, delivery))
+    both.publish_many("stock", numbers(5))
+    narrow = Bus(store, topics, [group_config(topics=("orders",))], clock).group("readers")
+    assert (narrow.progress().published, narrow.progress().lag) == (7, 0)
+    assert (wide.progress().published, wide.progress().lag) == (12, 5)
+
+
+def test_events_of_a_clock_that_was_ahead_wait_until_it_is_right(
+    store: Store, bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    store.append([new_event("orders", 0)], clock() + 3 * HOUR_MS)
+    store.append([new_event("orders", 1)], clock())
+    (now,) = group.reserve()
+    assert [part.partition for part in now.ranges] == [1]
+    clock.advance(3 * HOUR_MS)
+    assert any(part.partition == 0 for each in group.reserve() for part in each.ranges)
+
+
+def test_a_clock_from_before_the_first_window_publishes_nothing(bus: Bus, clock: FakeClock) -> None:
+    clock.now_ms = 5
+    with pytest.raises(BusError, match="clock is wrong"):
+        bus.publish("orders", {})
+    assert list(bus.read("orders", 0)) == []
+
+
+@pytest.mark.parametrize("first", [0, -1, 1 << 40])
+def test_what_is_not_an_offset_is_refused(bus: Bus, first: int) -> None:
+    with pytest.raises(UsageError, match="not an offset"):
+        bus.read("orders", 0, first)
 
 
 def test_dead_letters_are_listed_newest_first_and_in_pages(

@@ -80,7 +80,7 @@ def test_a_holder_whose_lease_has_run_out_is_refused(now_ms: int) -> None:
 
 
 def test_an_old_token_is_refused() -> None:
-    taken = life.take_back(leased(), now_ms=50, error=error(), decision=RetryAfter(0))
+    taken = life.take_back(leased(), now_ms=50, error=error(), delay_ms=0)
     again = life.reserve_again(taken, now_ms=50, launch_timeout_ms=100)
     held = life.lease(again, reservation=2, worker="next", now_ms=50, lease_ms=50)
     assert (held.token, held.attempt) == (2, 2)
@@ -108,6 +108,15 @@ def test_the_last_failure_ends_in_the_dead_letters_with_every_error() -> None:
     dead = life.fail(held, token=2, now_ms=30, error=error(2), decision=GiveUp())
     assert (dead.state, dead.outcome) == (State.DONE, Outcome.DEAD_LETTERED)
     assert [each.attempt for each in dead.errors] == [1, 2]
+
+
+def test_a_holder_may_give_up_and_nobody_else() -> None:
+    dead = life.give_up(leased(), token=1, now_ms=1)
+    assert (dead.state, dead.outcome) == (State.DONE, Outcome.DEAD_LETTERED)
+    with pytest.raises(LeaseLost):
+        life.give_up(leased(), token=1, now_ms=50)
+    with pytest.raises(LeaseLost):
+        life.give_up(leased(), token=2, now_ms=1)
 
 
 def test_every_step_raises_the_version_by_one() -> None:

@@ -14,12 +14,18 @@ def head(partition: int, frontier: int, end: int, ts: int | None) -> PartitionHe
 
 
 def test_nothing_waits_nothing_is_planned() -> None:
-    assert next_window([head(0, 5, 5, None), head(1, 1, 1, None)]) is None
+    assert next_window([head(0, 5, 5, None), head(1, 1, 1, None)], NOW) is None
 
 
 def test_the_oldest_event_decides_the_window() -> None:
-    window = next_window([head(0, 1, 9, NOW + HOUR_MS), head(1, 1, 9, NOW + 5)])
+    window = next_window([head(0, 1, 9, NOW + HOUR_MS), head(1, 1, 9, NOW + 5)], NOW)
     assert window == hour_of(NOW)
+
+
+def test_a_window_that_has_not_begun_is_left_alone() -> None:
+    heads = [head(0, 1, 9, NOW + HOUR_MS)]
+    assert next_window(heads, NOW + HOUR_MS - 1) is None
+    assert next_window(heads, NOW + HOUR_MS) == hour_of(NOW + HOUR_MS)
 
 
 def test_ranges_stop_at_the_windows_edge_and_leave_later_partitions_alone() -> None:

@@ -80,20 +80,22 @@ WHERE topic IN (SELECT value FROM json_each(?))
 ORDER BY topic, partition
 
 -- name: open_deliveries
--- Those in flight, and those whose wait is over.
+-- Those in flight, and those whose wait is over. (SQLite takes the index of open deliveries only
+-- if its condition stands here word for word.)
 SELECT * FROM (
     SELECT * FROM deliveries
-    WHERE group_name = :group AND state IN ('reserved', 'running')
+    WHERE group_name = :group AND state IN ('reserved', 'running') AND state <> 'done'
 )
 UNION ALL
 SELECT * FROM (
     SELECT * FROM deliveries
-    WHERE group_name = :group AND state = 'waiting' AND due_ms <= :now
+    WHERE group_name = :group AND state = 'waiting' AND due_ms <= :now AND state <> 'done'
     ORDER BY due_ms
     LIMIT :due_limit
 )
 
 -- name: cursors
+-- A topic that the group no longer reads counts with the events that it took from it.
 SELECT topic, partition,
        coalesce(
            (
@@ -103,15 +105,17 @@ SELECT topic, partition,
            frontiers.next_offset,
            1
        ) - 1,
-       partitions.next_offset - 1
+       iif(topic IN (SELECT value FROM json_each(:topics)),
+           partitions.next_offset,
+           frontiers.next_offset) - 1
 FROM partitions
 LEFT JOIN frontiers ON frontiers.partition_id = partitions.id AND frontiers.group_name = :group
-WHERE topic IN (SELECT value FROM json_each(:topics))
+WHERE topic IN (SELECT value FROM json_each(:topics)) OR frontiers.next_offset IS NOT NULL
 ORDER BY topic, partition
 
 -- name: open_sizes
 SELECT state, sum(size) FROM deliveries
-WHERE group_name = ? AND state IN ('reserved', 'running', 'waiting')
+WHERE group_name = ? AND state <> 'done'
 GROUP BY state
 
 -- name: delivery
