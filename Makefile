@@ -38,13 +38,16 @@ docs: $(READY)  ## write the reference of topics.yaml anew
 clean:  ## remove the environment and all that was made
 	rm -rf $(VENV) .demo .bus data spark-warehouse .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
+# A Python that was good enough for the environment is not asked for again.
+ANY_PYTHON = $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON))
+
 python:
-	@command -v $(PYTHON) >/dev/null || { \
+	@command -v $(ANY_PYTHON) >/dev/null || { \
 	  echo "Python 3.11 or newer is needed: install it, or name one with make PYTHON=…" >&2; exit 1; }
-	@$(PYTHON) tools/check_machine.py
+	@$(ANY_PYTHON) tools/check_machine.py
 
 java: python
-	@$(PYTHON) tools/check_machine.py --java
+	@$(ANY_PYTHON) tools/check_machine.py --java
 
 $(READY): pyproject.toml constraints.txt | python
 	@echo "Installing into $(VENV) (a few minutes the first time) …"

@@ -32,7 +32,7 @@ out = Console(highlight=False, soft_wrap=True)
 
 def main() -> int:
     options = _options()
-    home = PROJECT / ".demo" / ("once" if options.once else "stay")
+    home = options.home.resolve() / ("once" if options.once else "stay")
     if options.once:
         shutil.rmtree(home, ignore_errors=True)
     os.environ["BUS_STORE"] = f"sqlite:///{home / 'bus.db'}"
@@ -66,7 +66,7 @@ def _stay(bus: Bus, dagster: DagsterDev) -> None:
         bus.publish_many("orders.cancelled", shop.cancellations(2))
         if beat % 60 == 20:
             bus.publish_many("orders.created", shop.poison(3))
-            out.print("[red]published 3 orders in a currency that the pipeline can't convert[/red]")
+            out.print("[red]published 3 orders in a currency without a rate; they take their batch along[/red]")
         if beat % 5 == 0:
             out.print(_in_one_line(group.progress()))
         time.sleep(BEAT_S)
@@ -158,6 +158,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The demo of dagster-bus.")
     parser.add_argument("--once", action="store_true", help="stop when every event is settled")
     parser.add_argument("--port", type=int, help="the UI's port (3000, or any that is free)")
+    parser.add_argument(
+        "--home", type=Path, default=PROJECT / ".demo", help="where to keep all that is made"
+    )
     return parser.parse_args()
 
 

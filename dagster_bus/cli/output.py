@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -38,5 +38,6 @@ def complain(message: str) -> None:
     click.echo(f"dagster-bus: {message}", err=True)
 
 
-def standard_input() -> Any:
-    return sys.stdin
+def standard_input() -> Iterator[bytes]:
+    """The lines of standard input as they come, undecoded."""
+    return iter(sys.stdin.buffer)

@@ -48,28 +48,31 @@ def publish(
     with Bus.open(file) as bus:
         try:
             while batch := list(islice(messages, BATCH)):
-                for position in bus.publish_many(topic, batch):
-                    count += 1
+                positions = bus.publish_many(topic, batch)
+                count += len(positions)
+                for position in positions:
                     _show(position, as_json)
         finally:
             if payload is None:
                 click.echo(f"{count} events published", err=True)
 
 
-def _lines(lines: Iterable[str]) -> Iterator[Any]:
+def _lines(lines: Iterable[bytes]) -> Iterator[Any]:
     """The payload of each line that has one."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield _parsed(line, f"line {number}")
 
 
-def _parsed(text: str, place: str) -> Any:
+def _parsed(text: str | bytes, place: str) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidPayloadError(
-            f"{place} is not JSON: {error.msg} at column {error.colno}"
-        ) from None
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise InvalidPayloadError(f"{place} is not JSON: {error}") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a JSON value")
 
 
 def _attributes(pairs: tuple[str, ...]) -> dict[str, Attribute]:
@@ -80,8 +83,8 @@ def _attributes(pairs: tuple[str, ...]) -> dict[str, Attribute]:
         if not name or not equals:
             raise click.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--attribute")
         try:
-            value = json.loads(text)
-        except json.JSONDecodeError:
+            value = json.loads(text, parse_constant=str)
+        except (ValueError, RecursionError):
             value = text
         found[name] = value if isinstance(value, str | int | float) else text
     return found

@@ -8,7 +8,7 @@ from dagster_pyspark import PySparkResource
 from dagster_bus.errors import PipelineError, SpecError
 from dagster_bus.opening import store_url
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
-from dagster_bus.orchestration.names import colliding_keys, job_name, table_key
+from dagster_bus.orchestration.names import job_name, table_key, unusable_names
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.sensors import build_sensor
 from dagster_bus.orchestration.tables import build_table_asset
@@ -53,7 +53,7 @@ def load_definitions(topics_yaml: str | Path) -> Definitions:
 def _works(loaded: LoadedSpec) -> dict[str, Work]:
     """What each group does. Pipelines are imported now, so that a typing mistake costs no event."""
     works = {}
-    problems = list(colliding_keys(loaded))
+    problems = list(unusable_names(loaded))
     for name, spec in loaded.spec.groups.items():
         try:
             pipeline = load_pipeline(spec.pipeline)

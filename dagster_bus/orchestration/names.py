@@ -1,5 +1,6 @@
 """Names of topics and groups in Dagster's terms, and the tags that tie a run to its delivery."""
 
+import keyword
 from collections.abc import Iterator
 
 from dagster import AssetKey
@@ -15,6 +16,12 @@ ATTEMPT_TAG = "dagster_bus/attempt"
 RANGES_TAG = "dagster_bus/ranges"
 
 
+RESERVED = {*keyword.kwlist, "context", "conf", "config", "meta", "type", "input", "output"} | {
+    *("bool", "dict", "float", "int", "str", "arg_dict", "input_arg_dict", "output_arg_dict"),
+}
+"""Names that no asset may have in Dagster."""
+
+
 def definition_name(name: str) -> str:
     """A group's name as Dagster wants it. Group names have no underscores, so none collide."""
     return name.replace("-", "_")
@@ -22,6 +29,10 @@ def definition_name(name: str) -> str:
 
 def job_name(group: str) -> str:
     return f"{definition_name(group)}_job"
+
+
+def sensor_name(group: str) -> str:
+    return f"{definition_name(group)}_sensor"
 
 
 def topic_key(topic: str) -> AssetKey:
@@ -52,17 +63,22 @@ def run_tags(delivery: Delivery) -> dict[str, str]:
     }
 
 
-def colliding_keys(loaded: LoadedSpec) -> Iterator[Problem]:
-    """Topics and groups that would be the same asset."""
-    taken: dict[AssetKey, str] = {}
-    wanted = [(topic_key(name), ("topics", name)) for name in loaded.spec.topics]
-    for name in loaded.spec.groups:
-        wanted += [(key(name), ("groups", name)) for key in (table_key, dead_letters_key)]
-    for asset_key, path in wanted:
-        other = taken.setdefault(asset_key, ".".join(path))
+def unusable_names(loaded: LoadedSpec) -> Iterator[Problem]:
+    """Names that Dagster would refuse, or take for one another."""
+    taken: dict[str, str] = {}
+    names = [(topic_key(name).to_user_string(), ("topics", name)) for name in loaded.spec.topics]
+    for group in loaded.spec.groups:
+        path = ("groups", group)
+        if definition_name(group) in RESERVED:
+            yield loaded.problem(path, f"{group!r} is a word that Dagster keeps for itself; rename")
+        assets = (table_key(group), dead_letters_key(group))
+        names += [(key.to_user_string(), path) for key in assets]
+        names += [(name, path) for name in (job_name(group), sensor_name(group))]
+    for name, path in names:
+        other = taken.setdefault(name, ".".join(path))
         if other != ".".join(path):
             yield loaded.problem(
                 path,
-                f"{'.'.join(path)} and {other} would both be the asset "
-                f"{asset_key.to_user_string()!r} in Dagster; rename one of them",
+                f"{'.'.join(path)} and {other} would both be called {name!r} in Dagster; "
+                "rename one of them",
             )

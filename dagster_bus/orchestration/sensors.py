@@ -18,7 +18,7 @@ from dagster import (
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.store import GroupProgress
 from dagster_bus.orchestration.dead_letters import dead_letters_now
-from dagster_bus.orchestration.names import definition_name, job_name, run_key, run_tags
+from dagster_bus.orchestration.names import job_name, run_key, run_tags, sensor_name
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.runs import look_at_runs
 
@@ -29,7 +29,7 @@ one."""
 
 def build_sensor(name: str) -> SensorDefinition:
     @sensor(
-        name=f"{definition_name(name)}_sensor",
+        name=sensor_name(name),
         job_name=job_name(name),
         minimum_interval_seconds=TICK_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,

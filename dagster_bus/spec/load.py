@@ -88,12 +88,20 @@ def _cross_check(loaded: LoadedSpec) -> Iterator[Problem]:
 
 
 def _conflicting_columns(loaded: LoadedSpec, group: str) -> Iterator[Problem]:
-    columns: dict[str, tuple[str, str]] = {}
+    columns: dict[str, tuple[str, str, str]] = {}
     for topic in loaded.topics_of(group):
         schema = loaded.spec.topics[topic].schema_
         for column, type_ in (schema.fields if schema else {}).items():
-            first_topic, first_type = columns.setdefault(column, (topic, type_))
-            if first_type != type_:
+            name, first_topic, first_type = columns.setdefault(
+                column.lower(), (column, topic, type_)
+            )
+            if name != column:
+                yield loaded.problem(
+                    ("groups", group, "topics"),
+                    f"group {group!r} reads column {name!r} from {first_topic} and {column!r} from "
+                    f"{topic}; Spark takes them for the same",
+                )
+            elif first_type != type_:
                 yield loaded.problem(
                     ("groups", group, "topics"),
                     f"group {group!r} reads column {column!r} as {first_type} from {first_topic} "
@@ -105,7 +113,7 @@ def _explained(source: Source, details: ErrorDetails) -> Problem:
     """A mistake in the words of the file."""
     loc = details["loc"]
     path = tuple(part for part in loc if part != "[key]")
-    where = ".".join(str(part) for part in path)
+    where = ".".join(str(part) for part in path) or "the file"
     kind = details["type"]
     if kind == "extra_forbidden":
         hint = _hint(str(path[-1]), _known_keys(path[:-1]))

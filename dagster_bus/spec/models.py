@@ -28,6 +28,14 @@ def _pattern(pattern: str) -> str:
     return pattern
 
 
+def _attribute(value: Any) -> Attribute:
+    if not isinstance(value, str | int | float):
+        raise ValueError(
+            f"{value!r} cannot stand here; attributes are text, numbers, true or false"
+        )
+    return value
+
+
 def _spelled(expression: str, advice: str) -> AfterValidator:
     """A check of a word's spelling that says in words what is allowed."""
 
@@ -39,6 +47,17 @@ def _spelled(expression: str, advice: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _distinct(fields: dict[str, str]) -> dict[str, str]:
+    """Spark does not tell `id` from `ID`."""
+    seen: dict[str, str] = {}
+    for name in fields:
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            raise ValueError(
+                f"{other!r} and {name!r} differ in case only; Spark takes them for one"
+            )
+    return fields
+
+
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 GroupName = Annotated[
@@ -47,6 +66,17 @@ GroupName = Annotated[
 ColumnName = Annotated[
     str, _spelled(r"[A-Za-z]\w*", "a column's name is a letter, then letters, digits and '_'")
 ]
+OwnerName = Annotated[
+    str,
+    _spelled(
+        r"team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}",
+        "an owner is team:NAME or an e-mail address",
+    ),
+]
+StoreUrl = Annotated[
+    str, _spelled(r"sqlite:///.+", "a store is sqlite:///path/to/bus.db (more kinds will follow)")
+]
+AttributeValue = Annotated[Any, AfterValidator(_attribute)]
 ColumnType = Annotated[str, AfterValidator(normal_type)]
 ImportPath = Annotated[
     str, _spelled(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "write module:function, such as shop.jobs:clean")
@@ -85,7 +115,7 @@ class RetryPolicySpec(Spec):
 class SchemaSpec(Spec):
     """The columns of a topic's payload."""
 
-    fields: dict[ColumnName, ColumnType] = Field(
+    fields: Annotated[dict[ColumnName, ColumnType], AfterValidator(_distinct)] = Field(
         min_length=1, description="Column names and their types."
     )
 
@@ -94,7 +124,7 @@ class TopicSpec(Spec):
     """A log of events of one kind."""
 
     description: str = Field("", description="What the events are; shown in Dagster.")
-    owners: list[str] = Field(
+    owners: list[OwnerName] = Field(
         default_factory=list, description="team:name or an e-mail address; shown in Dagster."
     )
     partitions: int = Field(1, ge=1, le=1_000, description="Ordered sequences in the log.")
@@ -106,7 +136,7 @@ class TopicSpec(Spec):
 class FilterSpec(Spec):
     """Which events a group wants; the others are counted as filtered."""
 
-    equals: dict[str, Attribute] = Field(
+    equals: dict[str, AttributeValue] = Field(
         default_factory=dict, description="Attributes with just these values."
     )
     exists: list[str] = Field(default_factory=list, description="Attributes that must be there.")
@@ -130,7 +160,7 @@ class GroupSpec(Spec):
     """A reader of topics with work to do."""
 
     description: str = Field("", description="What the group's table holds; shown in Dagster.")
-    owners: list[str] = Field(
+    owners: list[OwnerName] = Field(
         default_factory=list, description="team:name or an e-mail address; shown in Dagster."
     )
     topics: list[Pattern] = Field(min_length=1, description="Topics or patterns of topics.")
@@ -148,10 +178,10 @@ class GroupSpec(Spec):
     )
     table: TableSpec = Field(description="Where the rows go.")
     launch_timeout: DurationMs = Field(
-        120_000, description="How long a requested run may take to start."
+        120_000, ge=1, description="How long a requested run may take to start."
     )
     lease: DurationMs = Field(
-        60_000, description="How long a run may be silent before its work is handed on."
+        60_000, ge=1_000, description="How long a run may be silent before its work is handed on."
     )
 
 
@@ -159,7 +189,7 @@ class BusSpec(Spec):
     """The whole file."""
 
     version: Literal[1] = Field(description="The version of this grammar.")
-    store: str = Field("sqlite:///.bus/bus.db", description="The address of the store.")
+    store: StoreUrl = Field("sqlite:///.bus/bus.db", description="The address of the store.")
     spark: SparkSpec = Field(default_factory=SparkSpec, description="The Spark session.")
     retry_policies: dict[str, RetryPolicySpec] = Field(
         default_factory=dict, description="Retry policies by name."

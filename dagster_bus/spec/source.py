@@ -7,7 +7,7 @@ a value are replaced from the environment.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,7 +77,6 @@ class _Reader:
     def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
         self._source = source
         self._environ = environ
-        self._constructor = yaml.constructor.SafeConstructor()
         self._seen: set[int] = set()
 
     def value(self, node: yaml.Node, path: Path) -> Any:
@@ -109,10 +108,15 @@ class _Reader:
     def _scalar(self, node: yaml.ScalarNode) -> Any:
         if "${" in node.value:
             node = self._substituted(node)
-        if node.tag not in _TAGS:
+        convert = _VALUES.get(node.tag)
+        if convert is None:
             self._complain(node, f"the tag {node.tag} is not supported")
             return None
-        return self._constructor.construct_object(node)
+        try:
+            return convert(node.value)
+        except (ValueError, KeyError):
+            self._complain(node, f"{node.value!r} is not what its tag says ({node.tag})")
+            return None
 
     def _substituted(self, node: yaml.ScalarNode) -> yaml.ScalarNode:
         """The same scalar with variables put in; unquoted, it is typed by what they hold."""
@@ -138,7 +142,13 @@ class _Reader:
         self._source.problems.append(Problem(self._source.file, line, column, message))
 
 
-_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str")}
+_VALUES: dict[str, Callable[[str], Any]] = {
+    "tag:yaml.org,2002:null": lambda _: None,
+    "tag:yaml.org,2002:bool": {"true": True, "false": False}.__getitem__,
+    "tag:yaml.org,2002:int": lambda text: int(text.replace("_", "")),
+    "tag:yaml.org,2002:float": lambda text: float(text.replace("_", "")),
+    "tag:yaml.org,2002:str": str,
+}
 
 
 def _place(node: yaml.Node) -> Place:

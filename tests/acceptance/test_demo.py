@@ -15,9 +15,14 @@ DEMO = [sys.executable, "-m", "definitions.demo"]
 
 
 @pytest.mark.timeout(400)
-def test_the_bounded_demo_accounts_for_every_event() -> None:
+def test_the_bounded_demo_accounts_for_every_event(tmp_path: Path) -> None:
     said = subprocess.run(
-        [*DEMO, "--once"], cwd=PROJECT, capture_output=True, text=True, timeout=380, check=False
+        [*DEMO, "--once", "--home", str(tmp_path)],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=380,
+        check=False,
     )
     assert said.returncode == 0, said.stdout
     assert "It adds up: published = processed + filtered + dead-lettered." in said.stdout
@@ -38,7 +43,8 @@ def descendants(pid: int) -> set[int]:
 def test_ctrl_c_ends_everything_that_the_demo_started(tmp_path: Path) -> None:
     output = tmp_path / "said"
     with output.open("w") as file:
-        demo = subprocess.Popen(DEMO, cwd=PROJECT, stdout=file, stderr=subprocess.STDOUT)
+        command = [*DEMO, "--home", str(tmp_path)]
+        demo = subprocess.Popen(command, cwd=PROJECT, stdout=file, stderr=subprocess.STDOUT)
     try:
         wait_for("guide", lambda: "Ctrl-C ends everything" in output.read_text(), seconds=120)
         started = descendants(demo.pid)

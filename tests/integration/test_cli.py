@@ -81,7 +81,17 @@ def test_publish_takes_a_stream_of_lines(folder: Path) -> None:
             "dagster-bus: topic 'nowhere' is not declared (declared:",
         ),
         (["publish", "orders.created", "{"], "", "dagster-bus: PAYLOAD is not JSON: Expect"),
-        (["publish", "orders.created"], "1\nNaN\n", "0 events published\ndagster-bus: the paylo"),
+        (["publish", "orders.created"], "1\nNaN\n", "0 events published\ndagster-bus: line 2 i"),
+        (
+            ["publish", "orders.created", "9" * 5_000],
+            "",
+            "dagster-bus: PAYLOAD is not JSON: Exceed",
+        ),
+        (
+            ["publish", "orders.created", "[" * 9_999],
+            "",
+            "dagster-bus: PAYLOAD is not JSON: maximu",
+        ),
         (["publish", "orders.created", "1", "-a", "x"], "", "Usage: dagster-bus publish"),
         (["dlq", "list", "nobody"], "", "dagster-bus: group 'nobody' is not declared (declared: o"),
         (["frobnicate"], "", "Usage: dagster-bus"),

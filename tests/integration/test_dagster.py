@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,12 @@ from dagster_pyspark import PySparkResource
 from pyspark.sql import SparkSession
 
 from dagster_bus import Bus, BusResource, load_definitions
+from dagster_bus.core.groups import Group, Worker
 from dagster_bus.core.store import Tally
 from dagster_bus.errors import SpecError, StoreUnusable
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
+from dagster_bus.orchestration.runs import judge, look_at_runs
+from dagster_bus.stores import open_store
 from tests.support.project import write_topics
 
 REPOSITORY = Path(__file__).parents[2]
@@ -210,16 +214,46 @@ def test_a_preview_in_the_ui_delays_events_and_loses_none(
 
 
 @pytest.mark.parametrize(
-    "status", [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
+    ("status", "age_ms", "expected"),
+    [
+        (DagsterRunStatus.QUEUED, 10**9, Worker.COMING),
+        (DagsterRunStatus.NOT_STARTED, 999, Worker.COMING),
+        (DagsterRunStatus.NOT_STARTED, 1_000, Worker.UNKNOWN),
+        (DagsterRunStatus.STARTED, 999, Worker.COMING),
+        (DagsterRunStatus.STARTED, 1_000, Worker.UNKNOWN),
+        (DagsterRunStatus.CANCELING, 1_000, Worker.UNKNOWN),
+        (DagsterRunStatus.FAILURE, 0, Worker.GONE),
+        (DagsterRunStatus.CANCELED, 0, Worker.GONE),
+        (DagsterRunStatus.SUCCESS, 0, Worker.GONE),
+    ],
 )
-def test_a_run_that_is_slow_to_start_keeps_its_reservation(
-    tmp_path: Path, instance: DagsterInstance, status: DagsterRunStatus
+def test_a_run_is_waited_for_in_the_queue_and_then_for_a_while(
+    status: DagsterRunStatus, age_ms: int, expected: Worker
 ) -> None:
+    assert judge(status, age_ms, patience_ms=1_000) is expected
+
+
+def test_a_run_that_was_lost_while_it_started_is_asked_for_again(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    """Its machine went down before it leased, and Dagster will say "started" for ever."""
     file = write_topics(tmp_path, **{"launch_timeout: 60s": "launch_timeout: 1ms"})
     project = Project(file, instance)
     project.publish(10)
-    project.launch(project.request(), status)
-    assert not project.tick().run_requests
+    first = project.request()
+    project.launch(first, DagsterRunStatus.STARTED)
+    assert project.request().run_key != first.run_key
+
+
+def test_a_run_that_is_on_its_way_is_found_by_its_delivery(project: Project) -> None:
+    project.publish(10)
+    request = project.request()
+    project.launch(request, DagsterRunStatus.STARTING)
+    with open_store(f"sqlite:///{project.file.parent}/bus.db") as store:
+        delivery = store.delivery(dict(request.tags)["dagster_bus/delivery"])
+    look = look_at_runs(project.instance, patience_ms=600_000)
+    assert look(delivery) is Worker.COMING
+    assert look(replace(delivery, reservation=2)) is Worker.UNKNOWN
 
 
 def test_a_run_that_was_cancelled_in_the_queue_is_asked_for_again(
@@ -244,6 +278,55 @@ def test_a_run_that_dagster_knows_to_be_dead_is_not_waited_for(project: Project)
     project.tick()
     second = project.request()
     assert second.run_key == f"{delivery}:2:2"
+
+
+def test_rows_that_a_run_could_not_settle_are_settled_by_the_next_one(
+    tmp_path: Path,
+    instance: DagsterInstance,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Even if that was the last attempt: what is in the table must not be dead-lettered too."""
+    file = write_topics(tmp_path, **{"max_attempts: 2": "max_attempts: 1"})
+    project = Project(file, instance)
+    project.publish(10)
+
+    def store_is_full(*_: object, **__: object) -> None:
+        raise StoreUnusable("the disk is full")
+
+    with monkeypatch.context() as fault:
+        fault.setattr(Group, "settle", store_is_full)
+        first = project.run(project.request())
+    assert "The table has the rows, and this run could not say so" in failure_of(first)
+    assert project.tally() == Tally()
+    second = project.run(project.request())
+    assert second.success
+    (event,) = second.asset_materializations_for_node("order_table")
+    assert event.metadata["already in the table"].value is True
+    assert project.tally() == Tally(processed=10)
+    assert project.rows() == list(range(10))
+
+
+def test_the_work_of_runs_that_vanished_is_given_up_by_one_that_has_looked(
+    tmp_path: Path, instance: DagsterInstance, spark: SparkSession
+) -> None:
+    project = Project(write_topics(tmp_path), instance)
+    project.publish(10)
+    for attempt in (1, 2):
+        request = project.request()
+        tags = dict(request.tags)
+        run_id = project.launch(request, DagsterRunStatus.FAILURE)
+        with Bus.open(project.file) as bus:
+            reservation = int(tags["dagster_bus/reservation"])
+            bus.group("order-table").lease(
+                tags["dagster_bus/delivery"], reservation=reservation, worker=run_id
+            )
+        assert tags["dagster_bus/attempt"] == str(attempt)
+        if attempt == 1:
+            project.tick()  # takes the work back; it waits for a moment
+    last = project.run(project.request())
+    assert failure_of(last).startswith("No attempt is left: 10 events are in the dead letters")
+    assert project.tally() == Tally(dead_lettered=10)
 
 
 def test_failed_runs_end_in_the_dead_letter_asset(
@@ -316,8 +399,18 @@ def test_a_table_that_is_materialized_by_hand_explains_itself(
         (
             "stock: {}",
             "order-table: {}",
-            "topics.yaml:16: groups.order-table and topics.order-table would both be the asset "
+            "topics.yaml:16: groups.order-table and topics.order-table would both be called "
             "'order_table' in Dagster; rename one of them",
+        ),
+        (
+            "order-table:",
+            "import:",
+            "topics.yaml:16: 'import' is a word that Dagster keeps for itself; rename",
+        ),
+        (
+            "stock: {}",
+            "order-table-job: {}",
+            "topics.yaml:16: groups.order-table and topics.order-table-job would both be called",
         ),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_key_that_comes_late_is_still_text(spark: SparkSession, bus: Bus, stor
 
 
 def test_a_long_range_is_read_by_many_tasks(spark: SparkSession, bus: Bus, store_url: str) -> None:
-    span = OffsetRange("orders", 0, 1, 4 * PIECE + 1)
+    span = OffsetRange("orders", 0, 1, 4 * PIECE + 1)  # planning alone needs no events
     events = read_events(spark, store_url, [span], EventFilter(), {})
     assert events.rdd.getNumPartitions() == 5
 
@@ -178,11 +178,56 @@ def test_a_late_worker_cannot_commit_after_its_delivery_was_taken_over(
     events = read_events(spark, work.store, delivery.ranges, EventFilter(), COLUMNS)
     written = late.write(keep(events))
     successor = DeltaSink(work.table, replace(delivery, token=delivery.token + 1))
-    with pytest.raises(LeaseLost, match="another worker took it over"):
+    with pytest.raises(LeaseLost, match="was taken over"):
         late.commit(written)
     assert rows(work) == list(range(10)), "the late worker's rows are not in the table"
     successor.commit(successor.write(keep(events)))
     assert rows(work) == list(range(20))
+
+
+def test_an_old_token_cannot_open_a_table_that_a_later_one_has_fenced(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    """The late worker stalled before it had even looked at the table."""
+    publish(bus, 0, 10)
+    run(spark, work, take(bus))
+    publish(bus, 10, 10)
+    delivery = take(bus)
+    DeltaSink(work.table, replace(delivery, token=2))
+    with pytest.raises(LeaseLost, match="fenced with token 2, and this worker has 1"):
+        run(spark, work, delivery)
+    assert rows(work) == list(range(10))
+
+
+def test_a_successor_that_is_overtaken_while_it_fences_finds_the_rows(
+    spark: SparkSession, bus: Bus, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The late worker commits between the successor's look at the table and its fence."""
+    publish(bus, 0, 10)
+    run(spark, work, take(bus))
+    publish(bus, 10, 10)
+    delivery = take(bus)
+    fence = DeltaSink._log
+
+    def late_worker_is_faster(sink: DeltaSink, *rest: Any) -> None:
+        monkeypatch.setattr(DeltaSink, "_log", fence)
+        run(spark, work, delivery)
+        fence(sink, *rest)
+
+    monkeypatch.setattr(DeltaSink, "_log", late_worker_is_faster)
+    assert DeltaSink(work.table, replace(delivery, token=2)).committed()
+    assert rows(work) == list(range(20))
+
+
+def test_events_that_are_not_in_the_store_stop_the_run(
+    spark: SparkSession, bus: Bus, work: Work
+) -> None:
+    publish(bus, 0, 10)
+    delivery = take(bus)
+    longer = replace(delivery, ranges=(OffsetRange("orders", 0, 1, 50),))
+    with pytest.raises(Exception, match=r"orders/0:1-50 has 5 of its 50 events in the store"):
+        run(spark, work, longer)
+    assert not (Path(work.table) / "_delta_log").exists()
 
 
 def test_two_workers_of_one_delivery_commit_it_once(

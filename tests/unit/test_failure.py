@@ -28,6 +28,16 @@ def test_a_huge_error_is_shortened_at_both_ends_kept() -> None:
     assert "characters left out" in kept.message
 
 
+def test_an_error_whose_text_cannot_be_read_is_still_kept() -> None:
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise ConnectionError("the Java process is gone")
+
+    kept = describe(Unreadable(), attempt=1, worker=None, at_ms=0)
+    assert kept.type == "Unreadable"
+    assert kept.message == "(its message cannot be read: ConnectionError)"
+
+
 def test_the_traceback_names_the_place() -> None:
     try:
         raise KeyError("gone")

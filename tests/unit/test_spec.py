@@ -103,6 +103,17 @@ def test_paths_count_from_the_files_folder(tmp_path: Path) -> None:
         ("jitter: none", "jitter: some", "topics.yaml:4: retry_policies.slow.jitter: Input should"),
         ("      history:", "      My_Group:", "topics.yaml:11: groups.My_Group: 'My_Group' cannot "
          "stand here; a group's name is"),
+        ("lease: 20s", "lease: 0s", "topics.yaml:18: groups.history.lease: Input should be gr"),
+        ("lease: 20s", "launch_timeout: 0ms", "topics.yaml:18: groups.history.launch_timeout: "),
+        ("partitions: 4", "owners: [shop]", "topics.yaml:7: topics.orders.created.owners.0: 'shop' "
+         "cannot stand here; an owner is team:NAME or an e-mail address"),
+        ("sqlite:///bus.db", "redis://x", "topics.yaml:2: store: 'redis://x' cannot stand here; a "
+         "store is sqlite:///path/to/bus.db"),
+        ("order_id: string", "order_id: string, ORDER_ID: int", "topics.yaml:8: topics.orders.creat"
+         "ed.schema.fields: 'order_id' and 'ORDER_ID' differ in case only"),
+        ("tier: 1", "tier: null", "topics.yaml:13: groups.history.filter.equals.tier: None cannot "
+         "stand here; attributes are text, numbers, true or false"),
+        ("partitions: 4", "partitions: !!int four", "topics.yaml:7: 'four' is not what its tag"),
         ("lease: 20s", "lease: [20s", "topics.yaml:19: not YAML: "),
         ("store: sqlite:///bus.db", "store: ${NOWHERE}", "topics.yaml:2: the environment variable "
          "NOWHERE is not set"),
@@ -160,6 +171,20 @@ def test_plain_words_stay_what_they_look_like() -> None:
         "f": 1.5,
         "s": "7",
     }
+
+
+def test_numbers_are_decimal_whatever_they_begin_with() -> None:
+    assert read_source("{a: 010, b: 08, c: -1_000, d: 0.50}", "x", {}).data == {
+        "a": 10,
+        "b": 8,
+        "c": -1000,
+        "d": 0.5,
+    }
+
+
+def test_a_file_that_is_a_list_is_told_so(tmp_path: Path) -> None:
+    (line,) = mistakes(tmp_path, "- a")
+    assert line.startswith("topics.yaml:1: the file: Input should be")
 
 
 def test_an_alias_bomb_does_no_harm() -> None:
