@@ -66,7 +66,7 @@ def _stay(bus: Bus, dagster: DagsterDev) -> None:
         bus.publish_many("orders.cancelled", shop.cancellations(2))
         if beat % 60 == 20:
             bus.publish_many("orders.created", shop.poison(3))
-            out.print("[red]published 3 orders in a currency without a rate; they take their batch along[/red]")
+            out.print("[red]published 3 orders without a rate; they take their batch along[/red]")
         if beat % 5 == 0:
             out.print(_in_one_line(group.progress()))
         time.sleep(BEAT_S)

@@ -1,10 +1,10 @@
 """The bus: publish to topics, read them, and reach the groups and their dead letters."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from dagster_bus.core.clock import Clock, system_clock
+from dagster_bus.core.closing import Closing
 from dagster_bus.core.event import (
     NORMAL_PRIORITY,
     Attribute,
@@ -25,7 +25,7 @@ from dagster_bus.core.window import FIRST_WINDOW, FIRST_WINDOW_MS
 from dagster_bus.errors import BusClosedError, BusError, UnknownGroup, UnknownTopic, UsageError
 
 
-class Bus:
+class Bus(Closing):
     """Topics and groups on one store. Safe to share between threads; open one in each process."""
 
     def __init__(
@@ -110,17 +110,6 @@ class Bus:
         """Let go of the store. Harmless when repeated."""
         self._closed = True
         self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _topic(self, name: str) -> TopicConfig:
         self._require_open()

@@ -11,9 +11,9 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from dagster_bus.core.closing import Closing
 from dagster_bus.errors import BusError
 
 START_TIMEOUT_S = 120.0
@@ -38,7 +38,7 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """A proxy knows nothing of this machine's loopback."""
 
 
-class DagsterDev:
+class DagsterDev(Closing):
     """`dagster dev` on loopback, in a process group of its own.
 
     Whatever Dagster starts, runs and their Java processes included, belongs to the group and ends
@@ -88,10 +88,10 @@ class DagsterDev:
         try:
             self._wait_until_it_answers(self._process)
         except BaseException:
-            self.stop()
+            self.close()
             raise
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the whole group: gently, and then for good."""
         process, self._process = self._process, None
         if process is None:
@@ -107,14 +107,6 @@ class DagsterDev:
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -1,31 +1,29 @@
 """The grammar of `topics.yaml`. Every field says what it is for; nothing else is accepted."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from dagster_bus.core.event import Attribute
 from dagster_bus.core.topic import require_pattern, require_topic_name
-from dagster_bus.errors import InvalidTopicName
+from dagster_bus.errors import UsageError
 from dagster_bus.schemas.types import normal_type
 from dagster_bus.spec.units import DurationMs
 
 
-def _topic_name(name: str) -> str:
-    try:
-        require_topic_name(name)
-    except InvalidTopicName as error:
-        raise ValueError(str(error)) from None
-    return name
+def _by_the_core(require: Callable[[str], None]) -> AfterValidator:
+    """A rule of the core as a rule of the file."""
 
+    def check(text: str) -> str:
+        try:
+            require(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return text
 
-def _pattern(pattern: str) -> str:
-    try:
-        require_pattern(pattern)
-    except InvalidTopicName as error:
-        raise ValueError(str(error)) from None
-    return pattern
+    return AfterValidator(check)
 
 
 def _attribute(value: Any) -> Attribute:
@@ -58,8 +56,8 @@ def _distinct(fields: dict[str, str]) -> dict[str, str]:
     return fields
 
 
-TopicName = Annotated[str, AfterValidator(_topic_name)]
-Pattern = Annotated[str, AfterValidator(_pattern)]
+TopicName = Annotated[str, _by_the_core(require_topic_name)]
+Pattern = Annotated[str, _by_the_core(require_pattern)]
 GroupName = Annotated[
     str, _spelled(r"[a-z0-9][a-z0-9-]{0,59}", "a group's name is at most 60 of a-z, 0-9 and '-'")
 ]

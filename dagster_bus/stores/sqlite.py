@@ -8,9 +8,8 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Self
 
+from dagster_bus.core.closing import Closing
 from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.event import Event, NewEvent, Published
 from dagster_bus.core.store import (
@@ -42,7 +41,7 @@ PAGE = 1_000
 QUERIES = load_queries()
 
 
-class SqliteStore:
+class SqliteStore(Closing):
     """A `Store` in a SQLite file."""
 
     def __init__(self, path: str, *, create: bool = True) -> None:
@@ -199,17 +198,6 @@ class SqliteStore:
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _End:

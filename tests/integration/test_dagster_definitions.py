@@ -1,0 +1,102 @@
+"""What `topics.yaml` becomes in Dagster, and what is said of mistakes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DefaultSensorStatus,
+    Definitions,
+)
+from dagster_pyspark import PySparkResource
+
+from dagster_bus import BusResource, load_definitions
+from dagster_bus.errors import SpecError, StoreUnusable
+from tests.support.dagster_project import DEAD, JOB, SENSOR, TABLE, Project
+from tests.support.project import write_topics
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_the_file_becomes_resources_assets_a_job_and_a_sensor(project: Project) -> None:
+    defs = project.defs
+    Definitions.validate_loadable(defs)
+    graph = defs.resolve_asset_graph()
+    keys = {key.to_user_string() for key in graph.get_all_asset_keys()}
+    assert keys == {"orders/created", "stock", "order_table", "order_table/dead_letters"}
+    topic = graph.get(AssetKey(["orders", "created"]))
+    assert topic.is_external
+    assert topic.description == "Orders."
+    assert topic.owners == ["team:shop"]
+    assert [c.name for c in topic.metadata["dagster/column_schema"].columns] == ["n"]
+    table = graph.get(TABLE)
+    assert table.parent_keys == {AssetKey(["orders", "created"])}
+    assert table.partitions_def is not None
+    assert graph.get(DEAD).parent_keys == {TABLE}
+    assert defs.resolve_sensor_def(SENSOR).default_status is DefaultSensorStatus.RUNNING
+    assert defs.resolve_job_def(JOB).executor_def.name == "in_process"
+    assert isinstance(defs.resources["bus"], BusResource)  # type: ignore[index]
+    assert isinstance(defs.resources["pyspark"], PySparkResource)  # type: ignore[index]
+
+
+def test_loading_does_not_touch_the_store(project: Project) -> None:
+    assert not (project.file.parent / "bus.db").exists()
+
+
+def test_a_code_location_loads_with_the_store_down_and_the_tick_says_so(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    file = write_topics(tmp_path, **{"sqlite:///bus.db": "sqlite:///file/bus.db"})
+    project = Project(file, instance)
+    with pytest.raises(StoreUnusable, match=r"the store .*file/bus\.db failed"):
+        project.tick()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (
+            "pipelines:keep",
+            "pipelines:kep",
+            "topics.yaml:19: pipeline tests.support.pipelines:kep: tests.support.pipelines has no "
+            "function 'kep'",
+        ),
+        (
+            "tests.support.pipelines:keep",
+            "nowhere.to.be:found",
+            "topics.yaml:19: pipeline nowhere.to.be:found: No module named 'nowhere'",
+        ),
+        (
+            "stock: {}",
+            "order-table: {}",
+            "topics.yaml:16: groups.order-table and topics.order-table would both be called "
+            "'order_table' in Dagster; rename one of them",
+        ),
+        (
+            "order-table:",
+            "import:",
+            "topics.yaml:16: 'import' is a word that Dagster keeps for itself; rename",
+        ),
+        (
+            "stock: {}",
+            "order-table-job: {}",
+            "topics.yaml:16: groups.order-table and topics.order-table-job would both be called",
+        ),
+    ],
+)
+def test_mistakes_that_only_loading_can_find_have_their_line(
+    tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    with pytest.raises(SpecError) as found:
+        load_definitions(write_topics(tmp_path, **{old: new}))
+    assert any(line.startswith(complaint) for line in str(found.value).splitlines())
+
+
+def test_the_repositorys_own_workspace_loads() -> None:
+    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"]
+    said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
