@@ -7,6 +7,7 @@ from dagster_bus.core.clock import Clock, system_clock
 from dagster_bus.core.closing import Closing
 from dagster_bus.core.event import (
     NORMAL_PRIORITY,
+    SCHEMA_VERSION,
     Attribute,
     Event,
     Message,
@@ -15,7 +16,7 @@ from dagster_bus.core.event import (
     encode_attributes,
     encode_payload,
     require_text,
-    uuid7,
+    uuid7s,
 )
 from dagster_bus.core.groups import Group, GroupConfig
 from dagster_bus.core.partitioner import Partitioner
@@ -71,7 +72,9 @@ class Bus(Closing):
                 f"this machine's clock is wrong: it says {now_ms} ms since 1970, which is before "
                 f"{FIRST_WINDOW:%Y-%m-%d}. Set it, and publish again"
             )
-        events = [self._checked(config, message, now_ms) for message in messages]
+        given = list(messages)
+        ids = uuid7s(now_ms, len(given))
+        events = [self._checked(config, *pair) for pair in zip(given, ids, strict=True)]
         return self._store.append(events, now_ms) if events else []
 
     def read(self, topic: str, partition: int, first: int = 1) -> Iterator[Event]:
@@ -123,23 +126,25 @@ class Bus(Closing):
         if self._closed:
             raise BusClosedError("this bus was closed; open another one")
 
-    def _checked(self, config: TopicConfig, message: Message | Any, now_ms: int) -> NewEvent:
-        if not isinstance(message, Message):
+    def _checked(self, config: TopicConfig, message: Message | Any, id: str) -> NewEvent:
+        if type(message) is not Message:
             message = Message(message)
-        for field, text in (("key", message.key), ("source", message.source)):
-            if text is not None:
-                require_text(field, text)
+        payload, key, source, attributes = message
+        if key is not None:
+            require_text("key", key)
+        if source is not None:
+            require_text("source", source)
         return NewEvent(
-            topic=config.name,
-            partition=self._partitioner.choose(message.key, config.partitions),
-            id=uuid7(now_ms),
-            key=message.key,
-            source=message.source,
-            schema_version=1,
-            attributes=encode_attributes(message.attributes),
-            priority=NORMAL_PRIORITY,
-            idempotency_key=None,
-            ttl_s=None,
-            payload=encode_payload(message.payload),
-            payload_sha256=None,
+            config.name,
+            self._partitioner.choose(key, config.partitions),
+            id,
+            key,
+            source,
+            SCHEMA_VERSION,
+            encode_attributes(attributes),
+            NORMAL_PRIORITY,
+            None,
+            None,
+            encode_payload(payload),
+            None,
         )

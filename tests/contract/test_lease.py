@@ -21,8 +21,7 @@ def test_a_lease_is_renewed_while_the_work_goes_on_and_no_longer(store: Store) -
     with kept(group, held):
         for _ in range(5):
             clock.advance(20)
-            due_ms = clock() + 40
-            wait_for("heartbeat", lambda due=due_ms: store.delivery(held.id).due_ms == due, 30)
+            wait_for("heartbeat", lambda: store.delivery(held.id).due_ms == clock() + 40, 30)
     last = store.delivery(held.id)
     assert last.token == 1
     assert "lease-" not in "".join(thread.name for thread in threading.enumerate())
