@@ -98,9 +98,9 @@ def _work_off(
         except DeliveryError as lost:
             raise Failure(f"Stopped: {lost}.", allow_retries=False) from lost
         except Exception as error:
-            raise _failed(group, held, error) from error
+            raise _failed(group, held, work, error) from error
         except BaseException as stopped:  # the run was cancelled
-            _failed(group, held, stopped)
+            _failed(group, held, work, stopped)
             raise
         _settle(group, held, result)
     seconds = time.monotonic() - started
@@ -112,24 +112,33 @@ def _settle(group: Group, held: Delivery, result: Result) -> None:
     try:
         group.settle(held, filtered=result.filtered)
     except BusError as error:
-        raise Failure(
-            f"The table has the rows, and this run could not say so: {error}. "
-            "The next run finds them there, and settles.",
-            allow_retries=False,
-        ) from error
+        raise _left_to_the_next(error) from error
 
 
-def _failed(group: Group, held: Delivery, error: BaseException) -> Failure:
-    """Record a failed attempt, and put into words what comes next."""
+def _failed(group: Group, held: Delivery, work: Work, error: BaseException) -> Failure:
+    """Record a failed attempt, and put into words what comes next.
+
+    It is recorded only after a look into the table, as it may be the last: an error may also come
+    when the rows are committed, and what is in the table must not be dead-lettered."""
+    cause = describe(error, attempt=held.attempt, worker=held.worker, at_ms=0)
     try:
+        if is_in_table(work, held):
+            return _left_to_the_next(error)
         return _end_of(group.fail(held, error))
-    except BusError as unrecorded:
-        cause = describe(error, attempt=held.attempt, worker=held.worker, at_ms=0)
+    except Exception as unrecorded:  # noqa: BLE001  (the first error is the one to tell of)
         return Failure(
             f"{cause.type}: {cause.message}\nThis could not be recorded ({unrecorded}); "
             "the work is handed on when its lease ends.",
             allow_retries=False,
         )
+
+
+def _left_to_the_next(error: BaseException) -> Failure:
+    return Failure(
+        f"The table has the rows, and this run could not say so: {error}. "
+        "The next run finds them there, and settles.",
+        allow_retries=False,
+    )
 
 
 def _end_of(delivery: Delivery) -> Failure:

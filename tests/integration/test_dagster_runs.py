@@ -1,5 +1,6 @@
 """Runs of a group's job, with a real Spark session."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dagster_bus.core.groups import Group
 from dagster_bus.core.store import Tally
 from dagster_bus.errors import StoreUnusable
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
+from dagster_bus.spark.delta import DeltaSink, Written
 from tests.support.dagster_project import DEAD, JOB, Project, failure_of
 from tests.support.project import write_topics
 
@@ -62,22 +64,41 @@ def test_a_preview_in_the_ui_delays_events_and_loses_none(
     assert impatient.rows() == list(range(10))
 
 
+def store_is_full(*_: object, **__: object) -> None:
+    raise StoreUnusable("the disk is full")
+
+
+def commit_and_lose_the_connection(sink: DeltaSink, written: Written) -> None:
+    COMMIT(sink, written)
+    raise ConnectionError("the connection was lost")
+
+
+COMMIT = DeltaSink.commit
+
+
+@pytest.mark.parametrize(
+    ("place", "step", "fault"),
+    [
+        (Group, "settle", store_is_full),
+        (DeltaSink, "commit", commit_and_lose_the_connection),
+    ],
+)
 def test_rows_that_a_run_could_not_settle_are_settled_by_the_next_one(
     tmp_path: Path,
     instance: DagsterInstance,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
+    place: type,
+    step: str,
+    fault: Callable[..., None],
 ) -> None:
     """Even if that was the last attempt: what is in the table must not be dead-lettered too."""
     file = write_topics(tmp_path, **{"max_attempts: 2": "max_attempts: 1"})
     project = Project(file, instance)
     project.publish(10)
 
-    def store_is_full(*_: object, **__: object) -> None:
-        raise StoreUnusable("the disk is full")
-
-    with monkeypatch.context() as fault:
-        fault.setattr(Group, "settle", store_is_full)
+    with monkeypatch.context() as broken:
+        broken.setattr(place, step, fault)
         first = project.run(project.request())
     assert "The table has the rows, and this run could not say so" in failure_of(first)
     assert project.tally() == Tally()
