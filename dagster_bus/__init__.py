@@ -38,4 +38,11 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.startswith("dagster_bus"):
+            raise
+        raise ImportError(
+            f"{name} needs {missing.name}, which is not installed: pip install 'dagster-bus[all]'"
+        ) from missing

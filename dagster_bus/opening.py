@@ -13,19 +13,19 @@ class Bus(core.Bus):
     """The bus as a program opens it."""
 
     @classmethod
-    def open(cls, where: str | Path) -> Self:
+    def open(cls, where: str | Path, *, create: bool = True) -> Self:
         """Open the bus that a `topics.yaml` declares, or the topics of the store at a URL.
 
-        A file's topics and its store are made if they do not exist yet; a URL's must."""
+        A file's store is made if it does not exist yet, unless `create` is off; a URL's must."""
         if "://" in str(where):
             store = open_store(str(where), create=False)
             return cls(store, store.topics())
-        return cls.declared(load_spec(where))
+        return cls.declared(load_spec(where), create=create)
 
     @classmethod
-    def declared(cls, loaded: LoadedSpec) -> Self:
+    def declared(cls, loaded: LoadedSpec, *, create: bool = True) -> Self:
         """Open the bus of a file that was read already."""
-        store = open_store(store_url(loaded))
+        store = open_store(store_url(loaded), create=create)
         topics = topic_configs(loaded)
         try:
             store.declare(topics)

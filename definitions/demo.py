@@ -5,11 +5,13 @@ python -m definitions.demo --once    a bounded set of events, and their account 
 """
 
 import argparse
+import fcntl
 import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -24,6 +26,7 @@ from definitions.shop import Shop
 
 PROJECT = Path(__file__).parent.parent
 GROUP = "order-history"
+LOCK = "lock"
 ONCE_TIMEOUT_S = 300.0
 BEAT_S = 2.0
 
@@ -33,25 +36,46 @@ out = Console(highlight=False, soft_wrap=True)
 def main() -> int:
     options = _options()
     home = options.home.resolve() / ("once" if options.once else "stay")
-    if options.once:
-        shutil.rmtree(home, ignore_errors=True)
-    os.environ["BUS_STORE"] = f"sqlite:///{home / 'bus.db'}"
-    os.environ["DATA_DIR"] = str(home / "data")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    out.print("Starting Dagster; this takes some seconds …")
-    dagster = DagsterDev(PROJECT, home / "dagster", port=options.port)
+    os.environ["BUS_STORE"] = f"sqlite:///{home / 'bus.db'}"
+    os.environ["DATA_DIR"] = str(home / "data")
     try:
-        with dagster, Bus.open(PROJECT / "topics.yaml") as bus:
-            if options.once:
-                return _once(bus, home / "data" / "order_history")
-            _stay(bus, dagster)
+        with _alone_in(home):
+            return _run(home, options)
     except KeyboardInterrupt:
         out.print("\nStopped. Dagster and everything it started have ended.")
+        return 0
     except BusError as error:
         out.print(f"[red]{error}[/red]")
         return 1
+
+
+def _run(home: Path, options: argparse.Namespace) -> int:
+    if options.once:
+        for made in set(home.iterdir()) - {home / LOCK}:
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+    elif (home / "bus.db").exists():
+        out.print(f"Going on where the last demo stopped; delete {home} to begin anew.")
+    out.print("Starting Dagster; this takes some seconds …")
+    dagster = DagsterDev(PROJECT, home / "dagster", port=options.port)
+    with dagster, Bus.open(PROJECT / "topics.yaml") as bus:
+        if options.once:
+            return _once(bus, dagster, home / "data" / "order_history")
+        _stay(bus, dagster)
     return 0
+
+
+@contextmanager
+def _alone_in(home: Path) -> Iterator[None]:
+    """Refuse to run beside another demo that uses the same folder."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusError(f"another demo is running in {home}; stop it first") from None
+        yield
 
 
 def _stay(bus: Bus, dagster: DagsterDev) -> None:
@@ -62,9 +86,9 @@ def _stay(bus: Bus, dagster: DagsterDev) -> None:
     beat = 0
     while True:
         beat += 1
-        bus.publish_many("orders.created", shop.orders(20))
-        bus.publish_many("orders.cancelled", shop.cancellations(2))
-        if beat % 60 == 20:
+        bus.publish_many("orders.created", shop.orders(8))
+        bus.publish_many("orders.cancelled", shop.cancellations(1))
+        if beat % 60 == 5:
             bus.publish_many("orders.created", shop.poison(3))
             out.print("[red]published 3 orders without a rate; they take their batch along[/red]")
         if beat % 5 == 0:
@@ -72,17 +96,19 @@ def _stay(bus: Bus, dagster: DagsterDev) -> None:
         time.sleep(BEAT_S)
 
 
-def _once(bus: Bus, table: Path) -> int:
+def _once(bus: Bus, dagster: DagsterDev, table: Path) -> int:
     """Publish a bounded set, wait until all of it is settled, and check the account."""
     started = time.monotonic()
     deadline = started + ONCE_TIMEOUT_S
     shop = Shop(seed=7)
     group = bus.group(GROUP)
+    out.print(f"Dagster is at {dagster.url} for as long as this takes; the table is {table}")
     out.print("Publishing 2,000 orders and 200 cancellations.")
     bus.publish_many("orders.created", shop.orders(2_000))
     bus.publish_many("orders.cancelled", shop.cancellations(200))
     _wait(group, deadline, lambda progress: progress.reserved + progress.running > 0)
-    out.print("A run has been requested for them. Publishing 5 orders that no attempt can convert.")
+    out.print("A run has been requested for them. Publishing 5 orders that no attempt can convert;")
+    out.print("a run takes some 20 s, most of them to start Spark, and there are three attempts.")
     bus.publish_many("orders.created", shop.poison(5))
     _wait(group, deadline, lambda progress: progress.lag == 0)
     out.print(f"All settled after {time.monotonic() - started:.0f} s.")
@@ -128,10 +154,12 @@ def _say_where_to_look(dagster: DagsterDev) -> None:
         f"""
 [bold]Dagster is at {dagster.url}[/bold]  (its log: {dagster.log})
 
-  {dagster.url}/asset-groups     topics, the table they become, and its dead letters
-  {dagster.url}/runs             a run for each batch of events
+  {dagster.url}/asset-groups
+      topics, the table they become, and its dead letters: click the two boxes to open them
+  {dagster.url}/runs
+      a run for each batch of events
   {dagster.url}/assets/order_history/dead_letters
-                                   what failed for good, and why (after a minute or two)
+      what failed for good, and why: after some two minutes, when three attempts are used up
 
 A shop now publishes orders. Try, in another terminal:
 

@@ -18,6 +18,7 @@ class Shop:
         self._dice = random.Random(seed)
         self._ordered: list[tuple[str, str, str]] = []
         self._number = 0
+        self._run = f"{self._dice.randrange(36**4):06}"
 
     def orders(self, count: int) -> Iterator[Message]:
         for _ in range(count):
@@ -41,7 +42,7 @@ class Shop:
 
     def _order(self, currency: str, channel: str | None = None) -> Message:
         self._number += 1
-        order_id = f"A-{self._number:06}"
+        order_id = f"A-{self._run}-{self._number:05}"
         customer = f"customer-{self._dice.randrange(500):03}"
         channel = channel or ("phone" if self._dice.random() < PHONE_SHARE else "web")
         self._ordered.append((order_id, customer, channel))

@@ -27,7 +27,8 @@ from the file's own folder. `dagster-bus validate` lists every mistake with its 
 
 Topic names are segments of `a-z`, `0-9` and `-`, joined by dots. In a group's `topics`, `*` stands
 for one segment and `**` for any number. Column types are `string`, `boolean`, `int`, `bigint`,
-`float`, `double`, `date`, `timestamp` and `decimal(p,s)`.
+`float`, `double`, `date`, `timestamp` and `decimal(p,s)`; write `"decimal(12,2)"` in quotes inside
+braces, as its comma would end the entry.
 """
 
 

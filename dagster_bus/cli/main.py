@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 failed, 2 store not found, 4 bad arguments.
 """
 
 import sys
+from io import TextIOWrapper
 
 import click
 
@@ -25,6 +26,7 @@ BAD_ARGUMENTS = 4
     show_default=True,
     help="The file that declares topics and groups.",
 )
+@click.version_option(package_name="dagster-bus")
 @click.pass_context
 def commands(context: click.Context, file: str) -> None:
     """A durable event bus that starts PySpark runs in Dagster."""
@@ -37,6 +39,8 @@ for _command in (validate, publish, groups, dlq):
 
 def main() -> None:
     """Run a command; say what is wrong in one line, and exit with the code that fits."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail
     try:
         commands.main(prog_name="dagster-bus", standalone_mode=False)
     except click.exceptions.Exit as end:

@@ -1,18 +1,16 @@
 """`dagster-bus publish`"""
 
 import json
-from collections.abc import Iterable, Iterator
-from itertools import islice
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from dagster_bus.cli.output import standard_input
+from dagster_bus.cli.output import counted, standard_input
 from dagster_bus.core.event import Attribute, Message, Published
 from dagster_bus.errors import InvalidPayloadError
 from dagster_bus.opening import Bus
-
-BATCH = 1_000
 
 
 @click.command()
@@ -39,36 +37,54 @@ def publish(
     attributes: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Append events to TOPIC: the JSON text PAYLOAD, or standard input with one JSON text a
-    line."""
+    """Append events to TOPIC: the JSON text PAYLOAD, or each line of standard input.
+
+    Prints for each where it stands (topic/partition:offset) and its id."""
     extra = _attributes(attributes)
-    values = [_parsed(payload, "PAYLOAD")] if payload is not None else _lines(standard_input())
-    messages = (Message(value, key, source, extra) for value in values)
-    count = 0
+    if payload is None and sys.stdin.isatty():
+        click.echo("Reading one JSON text a line; Ctrl-D ends.", err=True)
     with Bus.open(file) as bus:
+
+        def send(values: list[Any]) -> None:
+            messages = [Message(value, key, source, extra) for value in values]
+            for position in bus.publish_many(topic, messages):
+                _show(position, as_json)
+
+        if payload is not None:
+            send([_parsed(payload, "PAYLOAD")])
+        else:
+            _stream(send)
+
+
+def _stream(send: Callable[[list[Any]], None]) -> None:
+    """Send standard input as it comes. What stands before a mistake is sent, and said to be."""
+    number = count = 0
+    for lines in standard_input():
+        values = []
         try:
-            while batch := list(islice(messages, BATCH)):
-                positions = bus.publish_many(topic, batch)
-                count += len(positions)
-                for position in positions:
-                    _show(position, as_json)
-        finally:
-            if payload is None:
-                click.echo(f"{count} events published", err=True)
-
-
-def _lines(lines: Iterable[bytes]) -> Iterator[Any]:
-    """The payload of each line that has one."""
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield _parsed(line, f"line {number}")
+            for line in lines:
+                number += 1
+                if line.strip():
+                    values.append(_parsed(line, f"line {number}"))
+        except InvalidPayloadError as error:
+            send(values)
+            count += len(values)
+            raise InvalidPayloadError(
+                f"{error} ({counted(count, 'event')} before it published; go on from there)"
+            ) from None
+        send(values)
+        count += len(values)
+    click.echo(f"{counted(count, 'event')} published", err=True)
 
 
 def _parsed(text: str | bytes, place: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} at column {error.colno}"
     except (ValueError, RecursionError) as error:
-        raise InvalidPayloadError(f"{place} is not JSON: {error}") from None
+        problem = str(error)
+    raise InvalidPayloadError(f"{place} is not JSON: {problem}")
 
 
 def _refuse(constant: str) -> None:

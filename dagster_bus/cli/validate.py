@@ -2,6 +2,7 @@
 
 import click
 
+from dagster_bus.cli.output import counted
 from dagster_bus.spec.load import load_spec
 
 
@@ -10,4 +11,5 @@ from dagster_bus.spec.load import load_spec
 def validate(file: str) -> None:
     """Check the file and list every mistake with its line."""
     spec = load_spec(file).spec
-    click.echo(f"{file} is fine: {len(spec.topics)} topics, {len(spec.groups)} groups")
+    what = f"{counted(len(spec.topics), 'topic')}, {counted(len(spec.groups), 'group')}"
+    click.echo(f"{file} is fine: {what} (pipelines are looked at when Dagster loads them)")

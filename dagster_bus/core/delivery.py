@@ -159,6 +159,12 @@ def give_up(delivery: Delivery, *, token: int, now_ms: int) -> Delivery:
     return _dead(delivery, now_ms)
 
 
+def hand_back(delivery: Delivery, *, token: int, now_ms: int) -> Delivery:
+    """The worker was told to stop, and leaves the work to another. No attempt is counted."""
+    require_lease(delivery, token=token, now_ms=now_ms)
+    return _next(delivery, state=State.WAITING, worker=None, due_ms=now_ms)
+
+
 def take_back(
     delivery: Delivery, *, now_ms: int, error: AttemptError | None, delay_ms: int
 ) -> Delivery:

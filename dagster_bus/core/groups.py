@@ -129,7 +129,7 @@ class Group:
                 self._store.delivery(held.id), token=held.token, now_ms=self._clock()
             )
             tally = Tally(processed=settled.size - filtered, filtered=filtered)
-            self._store.commit(replace(self._change(settled), settled=tally))
+            self._store.commit(replace(self._change(settled), done=tally))
             return settled
 
         return self._until_committed(step)
@@ -149,6 +149,15 @@ class Group:
                 decision=decide(self.config.retry, current.attempt, self._dice()),
             )
             return self._put(failed)
+
+        return self._until_committed(step)
+
+    def hand_back(self, held: Delivery) -> Delivery:
+        """The worker is told to stop: the work is for another one, and no attempt is counted."""
+
+        def step() -> Delivery:
+            current = self._store.delivery(held.id)
+            return self._put(life.hand_back(current, token=held.token, now_ms=self._clock()))
 
         return self._until_committed(step)
 
@@ -250,16 +259,11 @@ class Group:
     def _change(self, *deliveries: Delivery) -> Change:
         """The next states, and the dead letters that follow from them."""
         burials = tuple(
-            Burial(each, fingerprint(each.errors[-1]), died_ms=each.due_ms)
+            Burial(each, self.config.filter, fingerprint(each.errors[-1]), died_ms=each.due_ms)
             for each in deliveries
             if each.outcome is Outcome.DEAD_LETTERED
         )
-        return Change(
-            group=self.config.name,
-            deliveries=deliveries,
-            burials=burials,
-            settled=Tally(dead_lettered=sum(burial.delivery.size for burial in burials)),
-        )
+        return Change(group=self.config.name, deliveries=deliveries, burials=burials)
 
     def _until_committed(self, step: Callable[[], T]) -> T:
         for _ in range(TRIES - 1):

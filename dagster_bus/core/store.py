@@ -15,7 +15,7 @@ from typing import Protocol, Self
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.event import Event, NewEvent, Published
 from dagster_bus.core.failure import AttemptError
-from dagster_bus.core.topic import OffsetRange, TopicConfig, TopicPartition
+from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,11 @@ class GroupProgress:
 
 @dataclass(frozen=True, slots=True)
 class Burial:
-    """Events that become dead letters of a group, with the delivery that tells their story."""
+    """A delivery whose events become dead letters of its group, but for those that the group does
+    not want: they are filtered, whatever became of the rest."""
 
     delivery: Delivery
+    wanted: EventFilter
     fingerprint: str
     died_ms: int
 
@@ -97,8 +99,8 @@ class Change:
     deliveries: tuple[Delivery, ...] = ()
     """Each at a version one above the stored one; version 1 is new."""
     burials: tuple[Burial, ...] = ()
-    settled: Tally = field(default_factory=Tally)
-    """Added to the group's account."""
+    done: Tally = field(default_factory=Tally)
+    """Added to the group's account, beside what the burials come to."""
 
 
 @dataclass(frozen=True, slots=True)

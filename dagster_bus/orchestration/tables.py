@@ -99,8 +99,9 @@ def _work_off(
             raise Failure(f"Stopped: {lost}.", allow_retries=False) from lost
         except Exception as error:
             raise _failed(group, held, work, error) from error
-        except BaseException as stopped:  # the run was cancelled
-            _failed(group, held, work, stopped)
+        except BaseException:  # the run is cancelled, or Dagster ends: that is no failed attempt
+            with suppress(BusError):
+                group.hand_back(held)
             raise
         _settle(group, held, result)
     seconds = time.monotonic() - started
@@ -115,7 +116,7 @@ def _settle(group: Group, held: Delivery, result: Result) -> None:
         raise _left_to_the_next(error) from error
 
 
-def _failed(group: Group, held: Delivery, work: Work, error: BaseException) -> Failure:
+def _failed(group: Group, held: Delivery, work: Work, error: Exception) -> Failure:
     """Record a failed attempt, and put into words what comes next.
 
     It is recorded only after a look into the table, as it may be the last: an error may also come
@@ -133,7 +134,7 @@ def _failed(group: Group, held: Delivery, work: Work, error: BaseException) -> F
         )
 
 
-def _left_to_the_next(error: BaseException) -> Failure:
+def _left_to_the_next(error: Exception) -> Failure:
     return Failure(
         f"The table has the rows, and this run could not say so: {error}. "
         "The next run finds them there, and settles.",

@@ -52,15 +52,19 @@ def load_spec(path: str | Path, environ: Mapping[str, str] | None = None) -> Loa
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+        raise UsageError(
+            f"cannot read {file}: {error.strerror} (dagster-bus -f names another file)"
+        ) from None
     except UnicodeDecodeError as error:
         raise SpecError([Problem(file.name, 1, 1, f"not UTF-8 text: {error.reason}")]) from None
     source = read_source(text, file.name, environ)
     try:
         spec = BusSpec.model_validate(source.data)
     except ValidationError as error:
-        found = [_explained(source, details) for details in error.errors()]
-        raise SpecError([*source.problems, *found]) from None
+        said = {problem.line for problem in source.problems}  # a value that could not be read
+        found = (_explained(source, details) for details in error.errors())
+        new = [problem for problem in found if problem.line not in said]
+        raise SpecError([*source.problems, *new]) from None
     loaded = LoadedSpec(spec, file.resolve().parent, source)
     problems = [*source.problems, *_cross_check(loaded)]
     if problems:

@@ -166,7 +166,9 @@ class GroupSpec(Spec):
         default_factory=FilterSpec, description="Which of their events are wanted."
     )
     batch: BatchSpec = Field(default_factory=BatchSpec, description="How runs are cut.")
-    retry: str | None = Field(None, description="The name of a retry policy.")
+    retry: str | None = Field(
+        None, description="The name of a retry policy; without one, a policy's defaults count."
+    )
     on_exhausted: Literal["dead_letter"] = Field(
         "dead_letter", description="What happens to a batch when its attempts are used up."
     )

@@ -177,13 +177,10 @@ class SqliteStore(Closing):
                 _move_frontiers(connection, change)
             for delivery in change.deliveries:
                 _put_delivery(connection, delivery)
-            for burial in change.burials:
-                _bury(connection, burial)
-            settled = change.settled
-            if settled.settled:
+            for tally in (change.done, *(_bury(connection, each) for each in change.burials)):
                 connection.execute(
                     QUERIES["add_to_account"],
-                    (settled.processed, settled.filtered, settled.dead_lettered, change.group),
+                    (tally.processed, tally.filtered, tally.dead_lettered, change.group),
                 )
 
     def dead_letters(self, group: str, *, limit: int, before: int | None) -> list[DeadLetter]:
@@ -256,20 +253,19 @@ def _put_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
         connection.execute(QUERIES["close_ranges"], (delivery.id,))
 
 
-def _bury(connection: sqlite3.Connection, burial: Burial) -> None:
-    connection.executemany(
-        QUERIES["bury"],
-        [
-            {
-                "group": burial.delivery.group,
-                "delivery": burial.delivery.id,
-                "fingerprint": burial.fingerprint,
-                "died_ms": burial.died_ms,
-                "topic": part.topic,
-                "partition": part.partition,
-                "first": part.first,
-                "last": part.last,
-            }
-            for part in burial.delivery.ranges
-        ],
-    )
+def _bury(connection: sqlite3.Connection, burial: Burial) -> Tally:
+    """Copy the wanted events of a delivery to the dead letters, and count both kinds."""
+    connection.create_function("wanted", 1, lambda text: burial.wanted.matches(json.loads(text)))
+    story = {
+        "group": burial.delivery.group,
+        "delivery": burial.delivery.id,
+        "fingerprint": burial.fingerprint,
+        "died_ms": burial.died_ms,
+    }
+    places = [
+        {"topic": part.topic, "partition": part.partition, "first": part.first, "last": part.last}
+        for part in burial.delivery.ranges
+    ]
+    query = QUERIES["bury_wanted" if burial.wanted else "bury"]
+    dead = sum(connection.execute(query, {**story, **place}).rowcount for place in places)
+    return Tally(filtered=burial.delivery.size - dead, dead_lettered=dead)

@@ -45,7 +45,7 @@ class SqliteConnection:
         self.path = path
         self._lock = threading.RLock()
         if not create and not Path(path).exists():
-            raise StoreNotFound(f"there is no store at {path}")
+            raise StoreNotFound(f"there is no store at {path} yet; the first publish makes it")
         with self._explained():
             if create:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)

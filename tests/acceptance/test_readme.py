@@ -35,19 +35,23 @@ def test_the_first_topic_works_as_the_readme_says(tmp_path: Path) -> None:
     commands = [line for kind, code, _ in found if kind == "sh" for line in code.splitlines()]
     files = {file: code for kind, code, file in found if kind != "sh" and file}
     assert set(files) == {"topics.yaml", "shop/pipelines.py", "shop/__init__.py", "workspace.yaml"}
-    assert commands[-1] == ".venv/bin/dagster dev"
+    (dagster,) = [command for command in commands if command == ".venv/bin/dagster dev"]
+    (look,) = [command for command in commands if command.startswith(".venv/bin/python -c")]
     (tmp_path / "shop").mkdir()
     for file, code in files.items():
         (tmp_path / file).write_text(code, encoding="utf-8")
-    for command in commands[:-1]:
+    for command in commands:
         if command.startswith(".venv/bin/dagster-bus"):
             _call(command, tmp_path)
+    load = f"{BIN}/dagster definitions validate -w workspace.yaml"
+    _call(load, tmp_path)
     publish = next(code for kind, code, file in reversed(found) if kind == "python" and not file)
     subprocess.run([sys.executable, "-c", publish], cwd=tmp_path, check=True)
     table = tmp_path / "data" / "large_payments"
-    with _running(commands[-1], tmp_path):
+    with _running(dagster, tmp_path):
         wait_for("table", lambda: (table / "_delta_log").exists(), seconds=120)
         wait_for("rows", lambda: pl.read_delta(str(table)).height == 2, seconds=60)
+    _call(look, tmp_path)
     assert sorted(pl.read_delta(str(table))["payment_id"]) == ["P-1", "P-3"]
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from dagster_bus.core.bus import Bus
 from dagster_bus.core.delivery import Delivery, State
+from dagster_bus.core.event import Message
 from dagster_bus.core.groups import Group, Worker
+from dagster_bus.core.retry import RetryPolicy
 from dagster_bus.core.store import Change, Store, Tally
-from dagster_bus.core.topic import OffsetRange, TopicConfig, TopicPartition
+from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
 from dagster_bus.core.window import HOUR_MS, hour_of
 from dagster_bus.errors import (
     BusError,
@@ -196,6 +198,31 @@ def test_the_last_failure_puts_every_event_into_the_dead_letters_with_its_story(
     assert bus.dead_letters("others") == []
 
 
+def test_events_that_the_group_does_not_want_are_filtered_and_never_dead(
+    store: Store, clock: FakeClock
+) -> None:
+    config = group_config(filter=EventFilter({"channel": "web"}), retry=RetryPolicy(max_attempts=1))
+    bus = open_bus(store, clock, config)
+    channels = ["web", "phone", "web", "shop", "web"]
+    bus.publish_many("orders", [Message({}, attributes={"channel": name}) for name in channels])
+    group = bus.group("readers")
+    group.fail(start(group, group.reserve()[0]), ValueError("bad"))
+    assert group.progress().tally == Tally(filtered=2, dead_lettered=3)
+    assert [x.event.attributes for x in bus.dead_letters("readers")] == [{"channel": "web"}] * 3
+
+
+def test_a_worker_that_is_told_to_stop_hands_its_work_back(bus: Bus, group: Group) -> None:
+    bus.publish_many("orders", numbers(10))
+    for _ in range(5):  # more often than there are attempts
+        (delivery,) = group.reserve()
+        held = start(group, delivery)
+        assert held.attempt == 1
+        group.hand_back(held)
+        with pytest.raises(LeaseLost):
+            group.settle(held)
+    assert group.progress().tally == Tally()
+
+
 def test_a_vanished_worker_is_never_the_one_who_gives_up(
     bus: Bus, group: Group, clock: FakeClock
 ) -> None:
@@ -295,7 +322,7 @@ def test_a_change_decided_on_an_old_state_is_refused_as_a_whole(
     (delivery,) = group.reserve()
     held = start(group, delivery)
     stale = replace(held, version=held.version)
-    change = Change(group="readers", deliveries=(stale,), settled=Tally(processed=10))
+    change = Change(group="readers", deliveries=(stale,), done=Tally(processed=10))
     with pytest.raises(StaleState):
         store.commit(change)
     with pytest.raises(StaleState):

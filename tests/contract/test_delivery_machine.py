@@ -161,14 +161,16 @@ class Deliveries(RuleBasedStateMachine):
             worker.stage = "begun"
 
     @precondition(somebody("begun"))
-    @rule(data=st.data(), fails=st.booleans())
-    def a_worker_finishes_its_pipeline(self, data: st.DataObject, fails: bool) -> None:
+    @rule(data=st.data(), how=st.sampled_from(["well", "badly", "told to stop"]))
+    def a_worker_ends_its_pipeline(self, data: st.DataObject, how: str) -> None:
         name, _, worker = self._worker(data, "begun")
-        group = self.bus.group(name)
-        if fails:
-            self._say(worker, lambda: group.fail(worker.held, ValueError("bad")), "stopped")
+        group, held = self.bus.group(name), worker.held
+        if how == "well":
+            self._say(worker, lambda: group.renew(held), "checked")
+        elif how == "badly":
+            self._say(worker, lambda: group.fail(held, ValueError("bad")), "stopped")
         else:
-            self._say(worker, lambda: group.renew(worker.held), "checked")
+            self._say(worker, lambda: group.hand_back(held), "stopped")
 
     @precondition(somebody("checked"))
     @rule(data=st.data())

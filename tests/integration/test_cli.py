@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from dagster_bus import Bus
 from tests.support.project import write_topics
 
+REPOSITORY = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).parent / "dagster-bus"
 
 
@@ -33,13 +35,30 @@ def folder(tmp_path: Path) -> Path:
 
 
 def payloads(folder: Path) -> list[object]:
+    if not (folder / "bus.db").exists():
+        return []
     with Bus.open(folder / "topics.yaml") as bus:
         return [e.payload for p in (0, 1) for e in bus.read("orders.created", p)]
 
 
+def bury(folder: Path) -> None:
+    """Let every event that there is fail until it is dead."""
+    with Bus.open(folder / "topics.yaml") as bus:
+        group = bus.group("order-table")
+        while reserved := group.reserve():
+            held = group.lease(reserved[0].id, reservation=reserved[0].reservation, worker="run")
+            due_ms = group.fail(held, ValueError("bad [bold]")).due_ms
+            group = bus.group("order-table")
+            group._clock = lambda due_ms=due_ms: due_ms + 1  # type: ignore[misc]
+
+
 def test_validate_says_that_all_is_fine(folder: Path) -> None:
     said = call(folder, "validate")
-    assert (said.returncode, said.stdout) == (0, "topics.yaml is fine: 2 topics, 1 groups\n")
+    assert (said.returncode, said.stdout) == (
+        0,
+        "topics.yaml is fine: 2 topics, 1 group "
+        "(pipelines are looked at when Dagster loads them)\n",
+    )
 
 
 def test_validate_lists_mistakes_and_exits_with_4(folder: Path) -> None:
@@ -81,7 +100,7 @@ def test_publish_takes_a_stream_of_lines(folder: Path) -> None:
             "dagster-bus: topic 'nowhere' is not declared (declared:",
         ),
         (["publish", "orders.created", "{"], "", "dagster-bus: PAYLOAD is not JSON: Expect"),
-        (["publish", "orders.created"], "1\nNaN\n", "0 events published\ndagster-bus: line 2 i"),
+        (["publish", "orders.created"], "NaN\n1\n", "dagster-bus: line 1 is not JSON: NaN is n"),
         (
             ["publish", "orders.created", "9" * 5_000],
             "",
@@ -93,7 +112,6 @@ def test_publish_takes_a_stream_of_lines(folder: Path) -> None:
             "dagster-bus: PAYLOAD is not JSON: maximu",
         ),
         (["publish", "orders.created", "1", "-a", "x"], "", "Usage: dagster-bus publish"),
-        (["dlq", "list", "nobody"], "", "dagster-bus: group 'nobody' is not declared (declared: o"),
         (["frobnicate"], "", "Usage: dagster-bus"),
         (["-f", "missing.yaml", "groups"], "", "dagster-bus: cannot read missing.yaml: No such fi"),
     ],
@@ -106,6 +124,49 @@ def test_bad_input_gets_one_message_exit_code_4_and_changes_nothing(
     assert said.stderr.startswith(complaint)
     assert "Traceback" not in said.stderr
     assert payloads(folder) == []
+
+
+def test_what_stands_before_a_mistake_in_a_stream_is_published_and_said_to_be(
+    folder: Path,
+) -> None:
+    said = call(folder, "publish", "orders.created", stdin="1\n2\n{\n4\n")
+    assert said.returncode == 4
+    assert said.stderr.startswith("dagster-bus: line 3 is not JSON: Expecting property name")
+    assert "(2 events before it published; go on from there)" in said.stderr
+    assert sorted(payloads(folder), key=str) == [1, 2]
+
+
+def test_a_line_is_published_as_soon_as_it_is_there(folder: Path) -> None:
+    process = subprocess.Popen(
+        [str(COMMAND), "publish", "orders.created"],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"1\n")
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"orders.created/")
+    assert payloads(folder) == [1]
+    process.stdin.close()
+    assert process.wait() == 0
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("words", [["groups"], ["dlq", "list", "order-table"]])
+def test_looking_at_a_store_that_is_not_there_exits_with_2_and_makes_none(
+    folder: Path, words: list[str]
+) -> None:
+    said = call(folder, *words)
+    assert said.returncode == 2
+    assert "yet; the first publish makes it" in said.stderr
+    assert not (folder / "bus.db").exists()
+
+
+def test_the_version_is_told(folder: Path) -> None:
+    assert call(folder, "--version").stdout.startswith("dagster-bus, version 0.")
 
 
 def test_groups_show_where_every_event_is(folder: Path) -> None:
@@ -123,21 +184,42 @@ def test_groups_show_where_every_event_is(folder: Path) -> None:
     }
     table = call(folder, "groups").stdout
     assert "order-table" in table
-    assert "not yet reserved" in table
+    assert max(map(len, table.splitlines())) <= 80
 
 
 def test_dead_letters_are_listed_with_their_story(folder: Path) -> None:
     call(folder, "publish", "orders.created", '{"n": 1}')
+    unknown = call(folder, "dlq", "list", "nobody")
+    assert unknown.returncode == 4
+    assert unknown.stderr.startswith("dagster-bus: group 'nobody' is not declared (declared: order")
     assert call(folder, "dlq", "list", "order-table").stdout == "order-table has no dead letters\n"
-    with Bus.open(folder / "topics.yaml") as bus:
-        group = bus.group("order-table")
-        while reserved := group.reserve():
-            held = group.lease(reserved[0].id, reservation=reserved[0].reservation, worker="run")
-            due_ms = group.fail(held, ValueError("bad [bold]")).due_ms
-            group = bus.group("order-table")
-            group._clock = lambda due_ms=due_ms: due_ms + 1  # type: ignore[misc]
+    bury(folder)
     (letter,) = json.loads(call(folder, "dlq", "list", "order-table", "--json").stdout)
     assert letter["event"]["payload"] == {"n": 1}
     assert [error["message"] for error in letter["errors"]] == ["bad [bold]", "bad [bold]"]
     table = call(folder, "dlq", "list", "order-table").stdout
     assert "ValueError: bad [bold]" in table
+
+
+def test_the_guides_python_does_what_it_shows(tmp_path: Path) -> None:
+    guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
+    code = guide.split("```python\n")[1].split("```")[0]
+    shutil.copy(REPOSITORY / "topics.yaml", tmp_path)
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("orders.created ")
+
+
+def test_dead_letters_can_be_published_anew_as_the_guide_says(folder: Path) -> None:
+    guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
+    block = next(code for code in guide.split("```sh\n")[1:] if "dlq list" in code).split("```")[0]
+    script = block.replace("dagster-bus", str(COMMAND)).replace("large-payments", "order-table")
+    script = script.replace("payments.received", "orders.created").replace(
+        "python3", sys.executable
+    )
+    call(folder, "publish", "orders.created", '{"n": 1}')
+    bury(folder)
+    subprocess.run(["sh", "-c", script], cwd=folder, check=True, capture_output=True)
+    assert payloads(folder) == [{"n": 1}, {"n": 1}]

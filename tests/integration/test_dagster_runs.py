@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from dagster import (
     AssetMaterialization,
+    DagsterExecutionInterruptedError,
     DagsterInstance,
     DagsterRunStatus,
     materialize,
@@ -108,6 +109,26 @@ def test_rows_that_a_run_could_not_settle_are_settled_by_the_next_one(
     assert event.metadata["already in the table"].value is True
     assert project.tally() == Tally(processed=10)
     assert project.rows() == list(range(10))
+
+
+def test_a_run_that_is_cancelled_hands_its_work_back_and_counts_as_no_attempt(
+    tmp_path: Path, instance: DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_topics(tmp_path, **{"max_attempts: 2": "max_attempts: 1"})
+    project = Project(file, instance)
+    project.publish(10)
+
+    def cancelled(*_: object) -> None:
+        raise DagsterExecutionInterruptedError
+
+    with monkeypatch.context() as fault:
+        fault.setattr(DeltaSink, "write", cancelled)
+        with pytest.raises(DagsterExecutionInterruptedError):
+            project.run(project.request())
+    again = project.request()
+    assert dict(again.tags)["dagster_bus/attempt"] == "1"
+    assert project.run(again).success
+    assert project.tally() == Tally(processed=10)
 
 
 def test_the_work_of_runs_that_vanished_is_given_up_by_one_that_has_looked(

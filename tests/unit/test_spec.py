@@ -117,6 +117,7 @@ def test_paths_count_from_the_files_folder(tmp_path: Path) -> None:
         ("lease: 20s", "lease: [20s", "topics.yaml:19: not YAML: "),
         ("store: sqlite:///bus.db", "store: ${NOWHERE}", "topics.yaml:2: the environment variable "
          "NOWHERE is not set"),
+        ("partitions: 4", "partitions: ${NOWHERE}", "topics.yaml:7: the environment variable NOWH"),
         ("tier: 1", "tier: !!python/name:os.system x", "topics.yaml:13: the tag tag:yaml.org"),
     ],
 )  # fmt: skip
@@ -125,6 +126,10 @@ def test_a_mistake_is_named_with_its_line(
 ) -> None:
     assert old in GOOD
     assert any(line.startswith(complaint) for line in mistakes(tmp_path, GOOD.replace(old, new)))
+
+
+def test_a_value_that_cannot_be_read_is_complained_of_once(tmp_path: Path) -> None:
+    assert len(mistakes(tmp_path, GOOD.replace("sqlite:///bus.db", "${NOWHERE}"))) == 1
 
 
 def test_all_mistakes_are_named_at_once_in_the_files_order(tmp_path: Path) -> None:

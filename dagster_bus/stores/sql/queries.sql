@@ -164,6 +164,19 @@ JOIN events ON pos BETWEEN partitions.id << 40 | :first AND partitions.id << 40 
 WHERE topic = :topic AND partition = :partition
 ORDER BY pos
 
+-- name: bury_wanted
+-- The function `wanted` is the group's filter.
+INSERT INTO dead_letters (group_name, delivery_id, fingerprint, died_ms, topic, partition, "offset",
+                          ts, event_id, key, source, schema_version, attributes, priority,
+                          idempotency_key, ttl_s, payload, payload_sha256)
+SELECT :group, :delivery, :fingerprint, :died_ms, topic, partition, pos & 0xFFFFFFFFFF,
+       ts, events.id, key, source, schema_version, attributes, priority,
+       idempotency_key, ttl_s, payload, payload_sha256
+FROM partitions
+JOIN events ON pos BETWEEN partitions.id << 40 | :first AND partitions.id << 40 | :last
+WHERE topic = :topic AND partition = :partition AND wanted(attributes)
+ORDER BY pos
+
 -- name: add_to_account
 UPDATE groups
 SET processed = processed + ?, filtered = filtered + ?, dead_lettered = dead_lettered + ?
