@@ -29,7 +29,7 @@ def blocks() -> Iterator[tuple[str, str, str]]:
         yield language, code, files[-1] if files else ""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_first_topic_works_as_the_readme_says(tmp_path: Path) -> None:
     found = list(blocks())
     commands = [line for kind, code, _ in found if kind == "sh" for line in code.splitlines()]
@@ -43,8 +43,7 @@ def test_the_first_topic_works_as_the_readme_says(tmp_path: Path) -> None:
     for command in commands:
         if command.startswith(".venv/bin/dagster-bus"):
             _call(command, tmp_path)
-    load = f"{BIN}/dagster definitions validate -w workspace.yaml"
-    _call(load, tmp_path)
+    _call(".venv/bin/dagster definitions validate -w workspace.yaml", tmp_path)
     publish = next(code for kind, code, file in reversed(found) if kind == "python" and not file)
     subprocess.run([sys.executable, "-c", publish], cwd=tmp_path, check=True)
     table = tmp_path / "data" / "large_payments"

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from dagster_bus.core.store import Tally
-from tests.support.dagster_dev import materializations, runs_of, wait_for
+from tests.support.dagster_dev import ask, materializations, runs_of, wait_for
 from tests.support.shop import Shop
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = pytest.mark.timeout(600)
 
 
 def tally(shop: Shop, group: str) -> Tally:
@@ -26,7 +26,7 @@ def event_ids(shop: Shop, table: str) -> list[str]:
 def test_a_run_that_is_killed_is_done_on_the_next_attempt_and_each_event_is_there_once(
     shop: Shop, published: dict[str, list[str]]
 ) -> None:
-    mark = shop.folder / "first-run.pid"
+    mark = shop.folder / "to-be-killed"
     pid = wait_for("run to kill", lambda: mark.exists() and mark.read_text())
     os.kill(int(pid), signal.SIGKILL)
     wait_for("second attempt", lambda: tally(shop, "killed").settled == 200)
@@ -37,6 +37,24 @@ def test_a_run_that_is_killed_is_done_on_the_next_attempt_and_each_event_is_ther
     statuses = [run["status"] for run in runs_of(shop.url, "killed")]
     assert statuses[0] == "SUCCESS"
     assert len(statuses) == 2
+
+
+def test_a_run_that_is_cancelled_hands_its_work_back_though_it_had_one_attempt_only(
+    shop: Shop, published: dict[str, list[str]]
+) -> None:
+    wait_for("run to cancel", (shop.folder / "to-be-cancelled").exists)
+    (first,) = runs_of(shop.url, "cancelled")
+    ask(
+        shop.url,
+        "mutation ($id: String!) { terminateRun(runId: $id) { __typename } }",
+        id=first["runId"],
+    )
+    wait_for("next run", lambda: tally(shop, "cancelled").settled == 30)
+    assert tally(shop, "cancelled") == Tally(processed=30)
+    assert sorted(event_ids(shop, "cancelled")) == sorted(published["slow"])
+    (done,) = wait_for("materialization", lambda: materializations(shop.url, "cancelled"))
+    assert done["metadata"]["attempt"]["intValue"] == 1
+    assert [run["status"] for run in runs_of(shop.url, "cancelled")][1] == "CANCELED"
 
 
 def test_published_events_become_rows_of_a_delta_table(

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.support.dagster_dev import materializations, runs_of, wait_for
 from tests.support.shop import Shop
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("published")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("published")]
 
 
 def test_the_lineage_leads_from_topic_to_table_to_dead_letters(shop: Shop, page: Page) -> None:

@@ -54,7 +54,7 @@ def materializations(url: str, *path: str) -> list[dict[str, Any]]:
     ]
 
 
-def wait_for(what: str, find: Callable[[], T], seconds: float = 150.0) -> T:
+def wait_for(what: str, find: Callable[[], T], seconds: float = 240.0) -> T:
     """What a look finds, as soon as it is something; looks are repeated for a bounded time."""
     deadline = time.monotonic() + seconds
     while not (found := find()):

@@ -17,11 +17,13 @@ TOPICS = """\
       master: local[1]
       conf: {spark.ui.enabled: false, spark.sql.shuffle.partitions: 1}
     retry_policies:
+      once: {max_attempts: 1}
       three: {max_attempts: 3, base_delay: 2s, multiplier: 2, jitter: none}
     topics:
       good: {partitions: 3, schema: {fields: {n: bigint}}}
       bad: {schema: {fields: {n: bigint}}}
       fragile: {partitions: 2, schema: {fields: {n: bigint}}}
+      slow: {schema: {fields: {n: bigint}}}
     groups:
       plain:
         topics: [good]
@@ -39,6 +41,11 @@ TOPICS = """\
         pipeline: shop.pipelines:hang_once
         table: {path: data/killed}
         lease: 20s
+      cancelled:
+        topics: [slow]
+        retry: once
+        pipeline: shop.pipelines:hang_once_more
+        table: {path: data/cancelled}
     """
 
 PIPELINES = '''\
@@ -58,13 +65,16 @@ PIPELINES = '''\
         return events.select(F.raise_error(F.lit("boom")).cast("bigint").alias("n"))
 
 
-    def hang_once(events: DataFrame) -> DataFrame:
-        """The first run says who it is, and waits to be killed."""
-        mark = Path("first-run.pid")
-        if not mark.exists():
-            mark.write_text(str(os.getpid()))
+    def hang_once(events: DataFrame, mark: str = "to-be-killed") -> DataFrame:
+        """The first run says who it is, and waits for its end."""
+        if not Path(mark).exists():
+            Path(mark).write_text(str(os.getpid()))
             time.sleep(300)
         return keep(events)
+
+
+    def hang_once_more(events: DataFrame) -> DataFrame:
+        return hang_once(events, "to-be-cancelled")
     '''
 
 INIT = """\
@@ -109,7 +119,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 def published(shop: Shop) -> dict[str, list[str]]:
     """Events for all groups at once, so that the tests wait together: their ids by topic."""
     with shop.bus() as bus:
-        counts = {"good": 500, "bad": 20, "fragile": 200}
+        counts = {"good": 500, "bad": 20, "fragile": 200, "slow": 30}
         return {
             topic: [at.id for at in bus.publish_many(topic, [{"n": n} for n in range(count)])]
             for topic, count in counts.items()
