@@ -261,11 +261,11 @@ def _bury(connection: sqlite3.Connection, burial: Burial) -> Tally:
         "delivery": burial.delivery.id,
         "fingerprint": burial.fingerprint,
         "died_ms": burial.died_ms,
+        "unfiltered": not burial.wanted,
     }
     places = [
         {"topic": part.topic, "partition": part.partition, "first": part.first, "last": part.last}
         for part in burial.delivery.ranges
     ]
-    query = QUERIES["bury_wanted" if burial.wanted else "bury"]
-    dead = sum(connection.execute(query, {**story, **place}).rowcount for place in places)
+    dead = sum(connection.execute(QUERIES["bury"], {**story, **place}).rowcount for place in places)
     return Tally(filtered=burial.delivery.size - dead, dead_lettered=dead)

@@ -153,6 +153,7 @@ SELECT ?, id, ?, ?, ? FROM partitions WHERE topic = ? AND partition = ?
 DELETE FROM open_ranges WHERE delivery_id = ?
 
 -- name: bury
+-- The function `wanted` is the group's filter; it is not called where there is none.
 INSERT INTO dead_letters (group_name, delivery_id, fingerprint, died_ms, topic, partition, "offset",
                           ts, event_id, key, source, schema_version, attributes, priority,
                           idempotency_key, ttl_s, payload, payload_sha256)
@@ -161,20 +162,7 @@ SELECT :group, :delivery, :fingerprint, :died_ms, topic, partition, pos & 0xFFFF
        idempotency_key, ttl_s, payload, payload_sha256
 FROM partitions
 JOIN events ON pos BETWEEN partitions.id << 40 | :first AND partitions.id << 40 | :last
-WHERE topic = :topic AND partition = :partition
-ORDER BY pos
-
--- name: bury_wanted
--- The function `wanted` is the group's filter.
-INSERT INTO dead_letters (group_name, delivery_id, fingerprint, died_ms, topic, partition, "offset",
-                          ts, event_id, key, source, schema_version, attributes, priority,
-                          idempotency_key, ttl_s, payload, payload_sha256)
-SELECT :group, :delivery, :fingerprint, :died_ms, topic, partition, pos & 0xFFFFFFFFFF,
-       ts, events.id, key, source, schema_version, attributes, priority,
-       idempotency_key, ttl_s, payload, payload_sha256
-FROM partitions
-JOIN events ON pos BETWEEN partitions.id << 40 | :first AND partitions.id << 40 | :last
-WHERE topic = :topic AND partition = :partition AND wanted(attributes)
+WHERE topic = :topic AND partition = :partition AND (:unfiltered OR wanted(attributes))
 ORDER BY pos
 
 -- name: add_to_account
