@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
@@ -145,8 +146,8 @@ def _account(progress: GroupProgress, rows: int) -> int:
 
 
 def _rows(table: Path) -> int:
-    """The table's rows, counted by a reader that knows nothing of the bus."""
-    return int(DeltaTable(str(table)).to_pyarrow_dataset().count_rows())
+    """The rows in the files that the table's log names, counted from the files themselves."""
+    return sum(pq.read_metadata(file).num_rows for file in DeltaTable(str(table)).file_uris())
 
 
 def _say_where_to_look(dagster: DagsterDev) -> None:

@@ -32,7 +32,12 @@ def blocks() -> Iterator[tuple[str, str, str]]:
 @pytest.mark.timeout(600)
 def test_the_first_topic_works_as_the_readme_says(tmp_path: Path) -> None:
     found = list(blocks())
-    commands = [line for kind, code, _ in found if kind == "sh" for line in code.splitlines()]
+    commands = [
+        line
+        for kind, code, _ in found
+        if kind == "sh"
+        for line in re.split(r"\n(?=\.venv|mkdir)", code.strip())
+    ]
     files = {file: code for kind, code, file in found if kind != "sh" and file}
     assert set(files) == {"topics.yaml", "shop/pipelines.py", "shop/__init__.py", "workspace.yaml"}
     (dagster,) = [command for command in commands if command == ".venv/bin/dagster dev"]
