@@ -18,6 +18,11 @@ def tally(shop: Shop, group: str) -> Tally:
         return bus.group(group).progress().tally
 
 
+def statuses(shop: Shop, group: str) -> list[str]:
+    """Of a group's runs, newest first. A run ends a little after its delivery."""
+    return [run["status"] for run in runs_of(shop.url, group)]
+
+
 def event_ids(shop: Shop, table: str) -> list[str]:
     found: list[str] = pl.read_delta(str(shop.folder / "data" / table))["event_id"].to_list()
     return found
@@ -34,9 +39,8 @@ def test_a_run_that_is_killed_is_done_on_the_next_attempt_and_each_event_is_ther
     assert sorted(event_ids(shop, "killed")) == sorted(published["fragile"])
     (done,) = wait_for("materialization", lambda: materializations(shop.url, "killed"))
     assert done["metadata"]["attempt"]["intValue"] == 2
-    statuses = [run["status"] for run in runs_of(shop.url, "killed")]
-    assert statuses[0] == "SUCCESS"
-    assert len(statuses) == 2
+    wait_for("end of the run", lambda: statuses(shop, "killed")[0] == "SUCCESS")
+    assert len(statuses(shop, "killed")) == 2
 
 
 def test_a_run_that_is_cancelled_hands_its_work_back_though_it_had_one_attempt_only(
@@ -54,7 +58,7 @@ def test_a_run_that_is_cancelled_hands_its_work_back_though_it_had_one_attempt_o
     assert sorted(event_ids(shop, "cancelled")) == sorted(published["slow"])
     (done,) = wait_for("materialization", lambda: materializations(shop.url, "cancelled"))
     assert done["metadata"]["attempt"]["intValue"] == 1
-    assert [run["status"] for run in runs_of(shop.url, "cancelled")][1] == "CANCELED"
+    wait_for("end of the run", lambda: statuses(shop, "cancelled") == ["SUCCESS", "CANCELED"])
 
 
 def test_published_events_become_rows_of_a_delta_table(
@@ -69,7 +73,7 @@ def test_published_events_become_rows_of_a_delta_table(
     assert "good/0:1-" in metadata["ranges"]["jsonString"]
     window = pl.read_delta(str(shop.folder / "data/plain"))["_window"].unique().to_list()
     assert [done["partition"]] == window
-    assert [run["status"] for run in runs_of(shop.url, "plain")] == ["SUCCESS"]
+    wait_for("end of the run", lambda: statuses(shop, "plain") == ["SUCCESS"])
 
 
 def test_a_failing_pipeline_backs_off_and_ends_in_the_dead_letters(
@@ -85,7 +89,7 @@ def test_a_failing_pipeline_backs_off_and_ends_in_the_dead_letters(
     assert errors[1].at_ms - errors[0].at_ms >= 2_000
     assert errors[2].at_ms - errors[1].at_ms >= 4_000
     runs = runs_of(shop.url, "failing")
-    assert [run["status"] for run in runs] == ["FAILURE"] * 3
+    wait_for("end of the runs", lambda: statuses(shop, "failing") == ["FAILURE"] * 3)
     assert [error.worker for error in errors] == [run["runId"] for run in reversed(runs)]
 
     shown = wait_for("asset", lambda: materializations(shop.url, "failing", "dead_letters"))[0]
