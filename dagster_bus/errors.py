@@ -7,10 +7,13 @@ BusError                       something the bus can explain (exit code 1)
 │   ├── UnknownTopic
 │   ├── UnknownGroup
 │   ├── InvalidPayloadError
-│   └── InvalidEvent           an envelope field that cannot be accepted
+│   │   └── SchemaMismatch     it is JSON, and not what its topic declares
+│   ├── InvalidEvent           an envelope field that cannot be accepted
+│   └── OffsetTrimmed          the log begins later; it says where
 ├── StoreError                 the store could not do what it was asked
 │   ├── StoreNotFound          (2)
-│   ├── StoreUnusable          damaged, newer than this program, read-only, full
+│   ├── StoreUnusable          damaged, newer than this program, read-only, full, standalone
+│   ├── StoreUnavailable       locked or unreachable now; it may work later
 │   ├── PartitionCountChanged
 │   └── StaleState             somebody else changed it first; read again and decide again
 ├── DeliveryError
@@ -75,8 +78,23 @@ class InvalidPayloadError(UsageError):
     """The payload is not JSON."""
 
 
+class SchemaMismatch(InvalidPayloadError):
+    """The payload does not fit the schema of its topic, which is strict."""
+
+
 class InvalidEvent(UsageError):
     """A field of the envelope cannot be accepted."""
+
+
+class OffsetTrimmed(UsageError):
+    """The offset was asked for and is no longer in the log."""
+
+    def __init__(self, topic: str, partition: int, asked: int, first: int) -> None:
+        self.first = first
+        super().__init__(
+            f"{topic}/{partition} begins with offset {first}: {asked} was deleted by retention. "
+            f"Read from {first} on"
+        )
 
 
 class StoreError(BusError):
@@ -91,6 +109,10 @@ class StoreNotFound(StoreError):
 
 class StoreUnusable(StoreError):
     """The store exists and cannot be used as it is."""
+
+
+class StoreUnavailable(StoreError):
+    """The store is locked or out of reach; the same call may go through later."""
 
 
 class PartitionCountChanged(StoreError):

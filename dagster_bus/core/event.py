@@ -1,25 +1,19 @@
 """The event: what a publisher hands in, what the log keeps, and where it was put."""
 
 import json
-import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from dagster_bus.errors import InvalidEvent, InvalidPayloadError
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple, Self
 
 Attribute = str | int | float | bool
 
-NORMAL_PRIORITY = 2
-"""Priorities run from 0 (critical) to 3 (low)."""
+Priority = Literal["critical", "high", "normal", "low"]
 
+PRIORITIES: tuple[Priority, ...] = ("critical", "high", "normal", "low")
+"""Most urgent first; an event keeps the number of its place here."""
 
-_ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
-
-
-SCHEMA_VERSION = 1
-"""The version of a payload whose topic declares none."""
+NORMAL_PRIORITY = PRIORITIES.index("normal")
 
 
 class Message(NamedTuple):
@@ -29,23 +23,55 @@ class Message(NamedTuple):
     key: str | None = None
     source: str | None = None
     attributes: Mapping[str, Attribute] | None = None
+    priority: Priority = "normal"
+    idempotency_key: str | None = None
+    ttl_s: int | None = None
+    schema_version: int | None = None
+    """The version that the payload is written in; the topic's present one if not said."""
+    payload_sha256: str | None = None
+    """Hexadecimal digest of the payload's compact JSON text in UTF-8; verified if given."""
+    id: str | None = None
+    ts: int | None = None
+    """Id and time of an event that comes from another log. The time is kept as far as order in
+    the partition allows, and never lies ahead of the clock."""
 
 
-class NewEvent(NamedTuple):
-    """A checked event on its way into the log; offset and time are given by the store."""
+class Batch(NamedTuple):
+    """Checked events of one topic on their way into the log, as columns of equal length.
+
+    Partition, id and everything else is settled; offset and time are given by the store."""
 
     topic: str
-    partition: int
-    id: str
-    key: str | None
-    source: str | None
-    schema_version: int
-    attributes: str
-    priority: int
-    idempotency_key: str | None
-    ttl_s: int | None
-    payload: str
-    payload_sha256: str | None
+    partitions: Sequence[int]
+    ids: Sequence[str]
+    keys: Sequence[str | None]
+    sources: Sequence[str | None]
+    schema_versions: Sequence[int]
+    attributes: Sequence[str]
+    priorities: Sequence[int]
+    idempotency_keys: Sequence[str | None]
+    ttls: Sequence[int | None]
+    payloads: Sequence[str]
+    payload_sha256s: Sequence[str | None]
+    sizes: Sequence[int]
+    """Bytes of key, attributes and payload: what counts for retention by size."""
+    times: Sequence[int | None] | None = None
+    """Times that events had in another log; None if all of them are new."""
+    dedup_ms: int = 0
+    """How far back a repeated idempotency key is recognised; 0 is not at all."""
+
+    @property
+    def count(self) -> int:
+        return len(self.ids)
+
+    def take(self, places: Sequence[int]) -> Self:
+        """The events at some places only, in that order."""
+        columns = {
+            name: [column[place] for place in places]
+            for name, column in self._asdict().items()
+            if name not in ("topic", "dedup_ms") and column is not None
+        }
+        return self._replace(**columns)
 
 
 class Published(NamedTuple):
@@ -56,10 +82,11 @@ class Published(NamedTuple):
     offset: int
     id: str
     ts: int
+    duplicate: bool = False
+    """The idempotency key was there before: this is the first event's place, nothing was added."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """An event as the log keeps it. `payload` and `attributes` are JSON text until asked for."""
 
     id: str
@@ -87,63 +114,22 @@ class Event:
         return attributes
 
 
-def encode_payload(payload: Any) -> str:
-    """JSON text of a payload, or InvalidPayloadError saying why there is none."""
-    try:
-        text = _ENCODE(payload)
-        text.encode("utf-8")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidPayloadError(f"the payload is not JSON: {error}") from None
-    return text
-
-
-def encode_attributes(attributes: Mapping[str, Attribute] | None) -> str:
-    """JSON text of an event's attributes, each a string, a number or a boolean."""
-    if not attributes:
-        return "{}"
-    for name, value in attributes.items():
-        if not isinstance(name, str):
-            raise InvalidEvent(f"attribute names are strings, not {type(name).__name__} ({name!r})")
-        if not isinstance(value, str | int | float) or (
-            isinstance(value, float) and not math.isfinite(value)
-        ):
-            raise InvalidEvent(
-                f"attribute {name!r} is {value!r}; allowed are strings, finite numbers, booleans"
-            )
-    try:
-        text = json.dumps(dict(attributes), ensure_ascii=False, separators=(",", ":"))
-    except ValueError as error:  # a whole number of thousands of digits
-        raise InvalidEvent(f"the attributes cannot be written as JSON: {error}") from None
-    require_text("attributes", text)
-    return text
-
-
-def require_text(field: str, text: object) -> None:
-    """Refuse what is not text, and lone surrogates, which no store can keep."""
-    if not isinstance(text, str):
-        raise InvalidEvent(f"{field} is text, not {type(text).__name__} ({text!r})")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InvalidEvent(f"{field} is not valid Unicode text: {error.reason}") from None
+# Named tuples made from tuples directly: their own constructors take several times as long.
+event_from_tuple = partial(tuple.__new__, Event)
+published_from_tuple = partial(tuple.__new__, Published)
 
 
 def uuid7(now_ms: int) -> str:
-    """A version 7 UUID: 48 bits of time, then 74 random ones, so that ids sort by age."""
+    """A version 7 UUID: 48 bits of time, then random ones, so that ids sort by age."""
     return uuid7s(now_ms, 1)[0]
 
 
 def uuid7s(now_ms: int, count: int) -> list[str]:
-    """Version 7 UUIDs of one moment, with one call for their random bits."""
-    time_part = f"{now_ms & 0xFFFFFFFFFFFF:012x}"
-    head = f"{time_part[:8]}-{time_part[8:]}-7"
-    dice = os.urandom(10 * count).hex()
-    return [
-        f"{head}{dice[at : at + 3]}-{_VARIANT[dice[at + 3]]}{dice[at + 4 : at + 7]}-"
-        f"{dice[at + 7 : at + 19]}"
-        for at in range(0, 20 * count, 20)
-    ]
-
-
-_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
-"""The two bits that tell a UUID's variant, before two of the random ones."""
+    """Version 7 UUIDs of one moment in ascending order: a random beginning, and counted on."""
+    dice = int.from_bytes(os.urandom(10), "big")
+    head = (
+        f"{now_ms >> 16 & 0xFFFFFFFF:08x}-{now_ms & 0xFFFF:04x}-"
+        f"7{dice & 0xFFF:03x}-{0x8000 | dice >> 12 & 0x3FFF:04x}-"
+    )
+    first = dice >> 26 & 0x7FFFFFFFFFFF
+    return [head + "%012x" % number for number in range(first, first + count)]

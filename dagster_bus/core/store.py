@@ -13,14 +13,39 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from dagster_bus.core.delivery import Delivery
-from dagster_bus.core.event import Event, NewEvent, Published
+from dagster_bus.core.event import Batch, Event, Published
 from dagster_bus.core.failure import AttemptError
 from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition holds: offsets from `first` to below `end`."""
+
+    first: int
+    """The first offset that was not trimmed away; equal to `end` if nothing is left."""
+    end: int
+    """The offset that the next event will get."""
+    last_ts: int
+    """Time of the newest event ever appended; 0 before the first."""
+    appended_bytes: int
+    """Sizes of all events ever appended, added up."""
+    compacted_to: int
+    """Compaction has looked at offsets up to here: among them, and only there, some may be gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStep:
+    """What one step of compaction did."""
+
+    compacted_to: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionHead:
-    """Where a group stands in one partition. Events from `frontier` on were never reserved."""
+    """Where a group stands in one partition. Events from `frontier` on were never reserved; what
+    was trimmed before the group first came lies before its frontier."""
 
     partition: TopicPartition
     frontier: int
@@ -64,6 +89,7 @@ class GroupProgress:
     """A group's account for people: nothing is missing when these add up."""
 
     published: int
+    """Events since the group's beginning: what had been trimmed by then does not count."""
     tally: Tally
     reserved: int
     running: int
@@ -116,34 +142,90 @@ class DeadLetter:
     died_ms: int
 
 
+class Listener(Protocol):
+    """Wakes a reader that has read all there is."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return as soon as something may have been appended since the listener was made or last
+        returned, and say so; or False after the time-out. It may wake for nothing, never too late:
+        within 20 ms, without keeping a core busy."""
+
+    def close(self) -> None:
+        """Stop listening. Harmless when repeated."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
 class Store(Protocol):
     """What the bus needs of a database. Every verb is one atomic step."""
 
     def declare(self, topics: Sequence[TopicConfig]) -> None:
-        """Make the partitions of the topics that are new; all or none.
+        """Make the partitions of the topics that are new, and keep all configurations, so that the
+        store can be used without the file that declares them; all or none.
 
         Raises PartitionCountChanged, and changes nothing, if a known topic has another number."""
 
     def topics(self) -> list[TopicConfig]:
-        """The topics that have partitions here, by name."""
+        """The topics that have partitions here, by name, as last declared."""
 
-    def append(self, events: Sequence[NewEvent], now_ms: int) -> list[Published]:
-        """Add events to the ends of their partitions: all of them, durably, or none.
+    def append(self, batches: Sequence[Batch], now_ms: int) -> list[list[Published]]:
+        """Add events to the ends of their partitions: all batches, durably, or none.
 
         Offsets are dense, and no reader sees one before all lower ones. A partition's time never
-        decreases: an event gets `now_ms`, or its predecessor's time if that is later. Raises
-        UnknownTopic if a partition was never declared."""
+        decreases: an event gets `now_ms`, or its own time if that is earlier, or its predecessor's
+        if that is later. An event whose idempotency key was given to its topic within the last
+        `dedup_ms`, in this batch or before, is not added: its place is the first one's, marked as
+        a duplicate. Raises UnknownTopic if a partition was never declared."""
+
+    def bounds(self, topics: Sequence[str]) -> dict[TopicPartition, Bounds]:
+        """What each partition of the topics holds, read at one moment, ordered."""
 
     def read(self, span: OffsetRange, limit: int) -> list[Event]:
-        """The first `limit` events of a range, in order."""
+        """The first `limit` events of a range, in order; fewer if the log or the range ends.
+
+        Raises OffsetTrimmed if the range begins before the first offset that is available. A
+        partition that does not exist has no events."""
+
+    def iterate(self, span: OffsetRange) -> Iterator[Event]:
+        """All events of a range, in order, in bounded memory. Raises OffsetTrimmed as `read` does,
+        also midway, if the log is trimmed faster than it is read."""
 
     def offsets_at(
         self, partitions: Sequence[TopicPartition], ts_ms: int
     ) -> dict[TopicPartition, int]:
         """For each partition the offset of its first event at or after a time, or its end."""
 
+    def offset_keeping(self, partition: TopicPartition, keep_bytes: int) -> int:
+        """The lowest offset from which on the partition's events are of at most so many bytes."""
+
+    def trim(self, partition: TopicPartition, first: int, limit: int) -> int:
+        """Delete events below an offset, at most `limit` of them, oldest first; returns how many.
+
+        The first available offset becomes `first`, or that of the oldest event below it that is
+        left. Offsets are never given again, and the partition's time never goes back, also when
+        nothing is left."""
+
+    def compact(
+        self, partition: TopicPartition, before: int, tombstones_before_ms: int, limit: int
+    ) -> CompactionStep:
+        """Look at the next `limit` events after `compacted_to` and below `before`, and delete every
+        event whose key one of them has again. A tombstone (null payload) among what was looked at
+        so far is deleted itself once its time is before `tombstones_before_ms`. Events without a
+        key stay. The cost depends on `limit`, not on the log."""
+
+    def listen(self) -> "Listener":
+        """Begin to listen for appends by anybody, from this moment on."""
+
     def view(self, group: str, topics: Sequence[str], *, now_ms: int, due_limit: int) -> GroupView:
-        """A consistent view of a group. A group never seen before stands before every event.
+        """A consistent view of a group. A group never seen before stands before every event that
+        is available.
 
         Takes a constant number of queries, whatever the length of the log."""
 
@@ -162,9 +244,6 @@ class Store(Protocol):
 
     def dead_letter_counts(self, group: str) -> dict[str, int]:
         """How many dead letters a group has, by fingerprint."""
-
-    def iterate(self, span: OffsetRange) -> Iterator[Event]:
-        """All events of a range, in order, in bounded memory."""
 
     def close(self) -> None:
         """Give back what the store holds. Harmless when repeated."""

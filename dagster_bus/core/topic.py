@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dagster_bus.core.event import Attribute
 from dagster_bus.errors import InvalidTopicName
@@ -18,6 +18,11 @@ _PATTERN = re.compile(rf"(?:{_SEGMENT}|\*\*?)(?:\.(?:{_SEGMENT}|\*\*?))*")
 
 LAST_OFFSET = (1 << 40) - 1
 """No partition holds more events; stores may rely on it."""
+
+
+MIB = 1 << 20
+
+SchemaKind = Literal["fields", "json_schema", "model"]
 
 
 class TopicPartition(NamedTuple):
@@ -42,11 +47,45 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """One version of a payload's schema, as plain data that a store can keep.
+
+    `definition` is a mapping of column names to types (fields), a JSON Schema document
+    (json_schema), or an import path, module:Class, of a pydantic model (model)."""
+
+    kind: SchemaKind
+    definition: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaConfig:
+    """What payloads of a topic look like, and what happens to those that do not."""
+
+    versions: Mapping[int, SchemaVersion]
+    current: int
+    strict: bool = False
+    """Refuse what does not fit; otherwise it passes with a warning."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What the log must know of a topic."""
+    """A topic's rules, as declared."""
 
     name: str
-    partitions: int
+    partitions: int = 1
+    durable: bool = True
+    """False: the topic lives in the memory of one process and ends with it."""
+    schema: SchemaConfig | None = None
+    dedup_ms: int = 600_000
+    """For how long a repeated idempotency key is recognised; 0 turns that off."""
+    max_payload_bytes: int = MIB
+    max_key_bytes: int = MIB
+    retain_ms: int | None = None
+    retain_bytes: int | None = None
+    compacted: bool = False
+    """Only the newest event of each key is kept; one with a null payload deletes its key."""
+    tombstone_ms: int = 86_400_000
+    """How long readers can see that a key was deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,51 @@
+"""Which events of a batch repeat an idempotency key. Pure: what is known already is handed in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dagster_bus.core.event import Batch, Published
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """A batch without its duplicates, and how to tell the publisher of all its events."""
+
+    fresh: Batch
+    _answers: Sequence[Published | tuple[int, bool]]
+    """For each event a place known before, or its place among the fresh ones and whether it only
+    repeats that one."""
+
+    def published(self, fresh: Sequence[Published]) -> list[Published]:
+        """Where every event of the batch stands, now that the fresh ones have their places."""
+        return [
+            answer
+            if isinstance(answer, Published)
+            else fresh[answer[0]]._replace(duplicate=answer[1])
+            for answer in self._answers
+        ]
+
+
+def sift(batch: Batch, known: Mapping[str, Published]) -> Sifted:
+    """Take out the events whose idempotency key is known, or comes earlier in the batch."""
+    answers: list[Published | tuple[int, bool]] = []
+    places: list[int] = []
+    earlier: dict[str, int] = {}
+    for place, key in enumerate(batch.idempotency_keys):
+        if key is not None and key in known:
+            answers.append(known[key]._replace(duplicate=True))
+        elif key is not None and key in earlier:
+            answers.append((earlier[key], True))
+        else:
+            if key is not None:
+                earlier[key] = len(places)
+            answers.append((len(places), False))
+            places.append(place)
+    fresh = batch if len(places) == batch.count else batch.take(places)
+    return Sifted(fresh, answers)
+
+
+def keys_to_sift(batch: Batch) -> list[str]:
+    """The idempotency keys that must be looked up before the batch is appended."""
+    if not batch.dedup_ms:
+        return []
+    return list({key: None for key in batch.idempotency_keys if key is not None})
