@@ -1,33 +1,45 @@
 """The bus: publish to topics, read them, and reach the groups and their dead letters."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from dagster_bus.core import tailing
+from dagster_bus.core.appending import Appender
+from dagster_bus.core.checking import UNDECLARED_VERSION, PayloadSchema, check_messages
 from dagster_bus.core.clock import Clock, system_clock
 from dagster_bus.core.closing import Closing
-from dagster_bus.core.event import (
-    NORMAL_PRIORITY,
-    SCHEMA_VERSION,
-    Attribute,
-    Event,
-    Message,
-    NewEvent,
-    Published,
-    encode_attributes,
-    encode_payload,
-    require_text,
-    uuid7s,
-)
+from dagster_bus.core.event import Attribute, Event, Message, Priority, Published
 from dagster_bus.core.groups import Group, GroupConfig
+from dagster_bus.core.maintenance import Maintained, maintain
 from dagster_bus.core.partitioner import Partitioner
-from dagster_bus.core.store import DeadLetter, Store
-from dagster_bus.core.topic import LAST_OFFSET, OffsetRange, TopicConfig
+from dagster_bus.core.position import AtOffset, Start, first_offsets
+from dagster_bus.core.schema_check import SchemaCheck
+from dagster_bus.core.store import Bounds, DeadLetter, Store
+from dagster_bus.core.topic import (
+    EventFilter,
+    OffsetRange,
+    TopicConfig,
+    TopicPartition,
+    matching,
+    require_pattern,
+    require_topic_name,
+)
 from dagster_bus.core.window import FIRST_WINDOW, FIRST_WINDOW_MS
 from dagster_bus.errors import BusClosedError, BusError, UnknownGroup, UnknownTopic, UsageError
 
+EVERYTHING = "**"
+STREAM_BATCH = 1_000
+
+MEMORY_BYTES = 16 << 20
+MEMORY_CHECK_EVENTS = 1_000
+"""A topic in memory keeps about so many bytes, looked at each time so many events were added."""
+
 
 class Bus(Closing):
-    """Topics and groups on one store. Safe to share between threads; open one in each process."""
+    """Topics and groups on one store. Safe to share between threads; open one in each process.
+
+    Topics that are not durable live in a second store, in this process's memory."""
 
     def __init__(
         self,
@@ -35,12 +47,19 @@ class Bus(Closing):
         topics: Iterable[TopicConfig],
         groups: Iterable[GroupConfig] = (),
         clock: Clock = system_clock,
+        *,
+        schemas: Mapping[str, PayloadSchema] | None = None,
+        memory: Store | None = None,
     ) -> None:
         self._store = store
         self._topics = {topic.name: topic for topic in topics}
         self._groups = {group.name: group for group in groups}
         self._clock = clock
         self._partitioner = Partitioner()
+        self._schemas = {name: SchemaCheck(name, each) for name, each in (schemas or {}).items()}
+        self._durable = Appender(store, self._now_ms)
+        self._memory = Appender(memory, self._now_ms) if memory is not None else None
+        self._in_memory = 0
         self._closed = False
 
     @property
@@ -59,34 +78,131 @@ class Bus(Closing):
         key: str | None = None,
         source: str | None = None,
         attributes: Mapping[str, Attribute] | None = None,
+        priority: Priority = "normal",
+        idempotency_key: str | None = None,
+        ttl_s: int | None = None,
+        schema_version: int | None = None,
+        payload_sha256: str | None = None,
     ) -> Published:
         """Append one event, and return where it stands once it would survive a power cut."""
-        return self.publish_many(topic, [Message(payload, key, source, attributes)])[0]
+        message = Message(
+            payload,
+            key,
+            source,
+            attributes,
+            priority,
+            idempotency_key,
+            ttl_s,
+            schema_version,
+            payload_sha256,
+        )
+        return self.publish_many(topic, [message])[0]
 
     def publish_many(self, topic: str, messages: Iterable[Message | Any]) -> list[Published]:
         """Append events together: all of them, or none. Whatever is not a Message is a payload."""
         config = self._topic(topic)
-        now_ms = self._clock()
-        if now_ms < FIRST_WINDOW_MS:
-            raise BusError(
-                f"this machine's clock is wrong: it says {now_ms} ms since 1970, which is before "
-                f"{FIRST_WINDOW:%Y-%m-%d}. Set it, and publish again"
-            )
+        schema = self._schemas.get(topic)
+        current = schema.current if schema else UNDECLARED_VERSION
         given = list(messages)
-        ids = uuid7s(now_ms, len(given))
-        events = [self._checked(config, *pair) for pair in zip(given, ids, strict=True)]
-        return self._store.append(events, now_ms) if events else []
+        if not given:
+            return []
+        batch, payloads = check_messages(
+            given, config, current, self._partitioner, self._now_ms()
+        )
+        if schema:
+            schema.require(payloads, batch.schema_versions)
+        published = self._log_of(config).append(batch)
+        if not config.durable:
+            self._bound_memory(config, len(given))
+        return published
 
-    def read(self, topic: str, partition: int, first: int = 1) -> Iterator[Event]:
-        """The events of a partition from an offset to its present end, in order."""
+    def publish_stream(
+        self, topic: str, messages: Iterable[Message | Any], batch_size: int = STREAM_BATCH
+    ) -> Iterator[list[Published]]:
+        """Append events as they come, in batches, and yield where those of each batch stand.
+
+        Holds one batch at a time in memory. If a batch cannot be appended, those before it are."""
+        batch: list[Message | Any] = []
+        for message in messages:
+            batch.append(message)
+            if len(batch) == batch_size:
+                yield self.publish_many(topic, batch)
+                batch = []
+        if batch:
+            yield self.publish_many(topic, batch)
+
+    def read(
+        self, topic: str, partition: int = 0, first: int | None = None, last: int | None = None
+    ) -> Iterator[Event]:
+        """The events of a partition in order, from an offset, or its beginning, to an offset, or
+        its present end. Raises OffsetTrimmed if the log begins later than asked."""
         config = self._topic(topic)
         if not 0 <= partition < config.partitions:
             raise UnknownTopic(
                 f"{topic} has partitions 0 to {config.partitions - 1}, and no {partition}"
             )
-        if not 1 <= first <= LAST_OFFSET:
-            raise UsageError(f"{first} is not an offset; they begin with 1")
-        return self._store.iterate(OffsetRange(topic, partition, first, LAST_OFFSET))
+        store = self._log_of(config).store
+        at = TopicPartition(topic, partition)
+        bounds = store.bounds([topic])[at]
+        start: Start = "earliest" if first is None else AtOffset(first)
+        begin = first_offsets(start, store, {at: bounds})[at]
+        end = bounds.end - 1 if last is None else min(last, bounds.end - 1)
+        return store.iterate(OffsetRange(topic, partition, begin, end))
+
+    def tail(
+        self,
+        *patterns: str,
+        start: Start = "earliest",
+        wanted: EventFilter | None = None,
+        key: str | None = None,
+        follow: bool = False,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> Iterator[Event]:
+        """Events of all topics that the patterns select, in the order of time.
+
+        Ends with what is there now; or goes on as events come, if it is to follow, for as long as
+        `go_on` returns true, which is asked every second."""
+        names = self.select(*patterns)
+        logs = {self._log_of(self._topics[name]) for name in names}
+        if len(logs) > 1:
+            raise UsageError("durable topics and topics in memory cannot be read together")
+        store = logs.pop().store
+        if follow:
+            events = tailing.follow(store, names, start, go_on)
+        else:
+            events = tailing.read_all(store, names, start)
+        wanted = wanted or EventFilter()
+        for event in events:
+            if (key is None or event.key == key) and (
+                not wanted or wanted.matches(event.attributes)
+            ):
+                yield event
+
+    def select(self, *patterns: str) -> list[str]:
+        """The topics that patterns, or names, select; all without any."""
+        self._require_open()
+        chosen: dict[str, None] = {}
+        for pattern in patterns or (EVERYTHING,):
+            require_pattern(pattern)
+            found = matching(pattern, self._topics)
+            if not found:
+                raise self._unknown(pattern)
+            chosen.update(dict.fromkeys(found))
+        return list(chosen)
+
+    def bounds(self, *topics: str) -> dict[TopicPartition, Bounds]:
+        """What the partitions of topics hold; of all topics if none is named."""
+        found: dict[TopicPartition, Bounds] = {}
+        configs = [self._topic(name) for name in topics or self._topics]
+        for log in {self._log_of(each) for each in configs}:
+            names = [each.name for each in configs if self._log_of(each) is log]
+            found.update(log.store.bounds(names))
+        return found
+
+    def maintain(self, *topics: str) -> list[Maintained]:
+        """Apply retention and compaction to topics, or to all. Safe while others read and write."""
+        configs = [self._topic(name) for name in topics or self._topics]
+        return [self._maintain(config) for config in configs]
 
     def group(self, name: str) -> Group:
         """A declared group."""
@@ -113,38 +229,48 @@ class Bus(Closing):
         """Let go of the store. Harmless when repeated."""
         self._closed = True
         self._store.close()
+        if self._memory is not None:
+            self._memory.store.close()
 
     def _topic(self, name: str) -> TopicConfig:
         self._require_open()
         config = self._topics.get(name)
         if config is None:
-            known = ", ".join(sorted(self._topics)) or "none"
-            raise UnknownTopic(f"topic {name!r} is not declared (declared: {known})")
+            require_topic_name(name)
+            raise self._unknown(name)
         return config
+
+    def _unknown(self, name: str) -> UnknownTopic:
+        known = ", ".join(sorted(self._topics)) or "none"
+        return UnknownTopic(f"topic {name!r} is not declared (declared: {known})")
 
     def _require_open(self) -> None:
         if self._closed:
             raise BusClosedError("this bus was closed; open another one")
 
-    def _checked(self, config: TopicConfig, message: Message | Any, id: str) -> NewEvent:
-        if type(message) is not Message:
-            message = Message(message)
-        payload, key, source, attributes = message
-        if key is not None:
-            require_text("key", key)
-        if source is not None:
-            require_text("source", source)
-        return NewEvent(
-            config.name,
-            self._partitioner.choose(key, config.partitions),
-            id,
-            key,
-            source,
-            SCHEMA_VERSION,
-            encode_attributes(attributes),
-            NORMAL_PRIORITY,
-            None,
-            None,
-            encode_payload(payload),
-            None,
-        )
+    def _log_of(self, config: TopicConfig) -> Appender:
+        if config.durable:
+            return self._durable
+        if self._memory is None:
+            raise BusError(f"topic {config.name} lives in memory, and this bus was given none")
+        return self._memory
+
+    def _maintain(self, config: TopicConfig) -> Maintained:
+        store = self._log_of(config).store
+        return maintain(store, config, self._groups.values(), self._now_ms())
+
+    def _bound_memory(self, config: TopicConfig, added: int) -> None:
+        """Now and then let old events of a topic in memory go."""
+        self._in_memory += added
+        if self._in_memory > MEMORY_CHECK_EVENTS:
+            self._in_memory = 0
+            self._maintain(replace(config, retain_bytes=config.retain_bytes or MEMORY_BYTES))
+
+    def _now_ms(self) -> int:
+        now_ms = self._clock()
+        if now_ms < FIRST_WINDOW_MS:
+            raise BusError(
+                f"this machine's clock is wrong: it says {now_ms} ms since 1970, which is before "
+                f"{FIRST_WINDOW:%Y-%m-%d}. Set it, and publish again"
+            )
+        return now_ms

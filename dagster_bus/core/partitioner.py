@@ -4,8 +4,9 @@ Keyed events use the hash that JavaScript producers compute with `charCodeAt`, s
 send a key to the same partition. Events without a key take turns.
 """
 
-import itertools
 import random
+import threading
+from collections.abc import Sequence
 from functools import lru_cache
 
 
@@ -25,11 +26,25 @@ class Partitioner:
     """Spreads events over partitions. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._turn = itertools.count(random.randrange(1 << 16))
+        self._lock = threading.Lock()
+        self._turn = random.randrange(1 << 16)
 
-    def choose(self, key: str | None, partitions: int) -> int:
+    def choose(self, keys: Sequence[str | None], partitions: int) -> list[int]:
+        """A partition for each event, by its key."""
         if partitions == 1:
-            return 0
-        if key is None:
-            return next(self._turn) % partitions
-        return partition_of_key(key, partitions)
+            return [0] * len(keys)
+        turn = self._take_turns(keys.count(None))
+        chosen = []
+        for key in keys:
+            if key is None:
+                chosen.append(turn % partitions)
+                turn += 1
+            else:
+                chosen.append(partition_of_key(key, partitions))
+        return chosen
+
+    def _take_turns(self, count: int) -> int:
+        with self._lock:
+            turn = self._turn
+            self._turn += count
+            return turn

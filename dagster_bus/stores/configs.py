@@ -1,23 +1,30 @@
-"""Topic configurations as the plain data that stores keep, and back."""
+"""Topic configurations as the text that stores keep, and what all stores say of them."""
 
+import json
 from dataclasses import asdict
-from typing import Any
 
 from dagster_bus.core.topic import SchemaConfig, SchemaVersion, TopicConfig
+from dagster_bus.errors import PartitionCountChanged
 
 
-def config_to_data(config: TopicConfig) -> dict[str, Any]:
-    """Plain data, fit for JSON and BSON: every key is text."""
-    data = asdict(config)
-    if config.schema is not None:
-        versions = data["schema"]["versions"].items()
-        data["schema"]["versions"] = {str(number): version for number, version in versions}
-    return data
+def config_to_text(config: TopicConfig) -> str:
+    return json.dumps(asdict(config), ensure_ascii=False, separators=(",", ":"))
 
 
-def config_from_data(data: dict[str, Any]) -> TopicConfig:
-    schema = data.get("schema")
+def config_from_text(text: str) -> TopicConfig:
+    data = json.loads(text)
+    schema = data["schema"]
     if schema is not None:
         versions = {int(n): SchemaVersion(**v) for n, v in schema["versions"].items()}
         schema = SchemaConfig(**{**schema, "versions": versions})
     return TopicConfig(**{**data, "schema": schema})
+
+
+def require_same_partitions(declared: TopicConfig, found: int) -> None:
+    """Refuse a number of partitions that is not the one that the log has."""
+    if declared.partitions != found:
+        raise PartitionCountChanged(
+            f"topic {declared.name} has {found} partitions in the store and is declared with "
+            f"{declared.partitions}: keys would move to other partitions and lose their order. "
+            "Declare the old number, or a new topic"
+        )

@@ -5,39 +5,32 @@ dense and become visible in order. `synchronous=FULL` makes each commit survive 
 """
 
 import json
-import sqlite3
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dagster_bus.core.closing import Closing
-from dagster_bus.core.delivery import Delivery, State
-from dagster_bus.core.event import Event, NewEvent, Published
+from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.event import Batch, Event, Published, event_from_tuple
 from dagster_bus.core.store import (
-    Burial,
+    Bounds,
     Change,
+    CompactionStep,
     DeadLetter,
     GroupProgress,
     GroupView,
-    PartitionHead,
-    Tally,
 )
 from dagster_bus.core.topic import OffsetRange, TopicConfig, TopicPartition
-from dagster_bus.errors import (
-    PartitionCountChanged,
-    StaleState,
-    UnknownDelivery,
-    UnknownTopic,
-)
+from dagster_bus.errors import OffsetTrimmed, UnknownDelivery
+from dagster_bus.stores import sqlite_groups as groups
+from dagster_bus.stores import sqlite_log as log
+from dagster_bus.stores.configs import config_from_text, config_to_text, require_same_partitions
 from dagster_bus.stores.sqlite_connection import SqliteConnection, load_queries
-from dagster_bus.stores.sqlite_rows import (
-    dead_letter_from_row,
-    delivery_from_row,
-    delivery_to_row,
-    event_from_row,
-    position,
-)
+from dagster_bus.stores.sqlite_listening import SqliteListener
+from dagster_bus.stores.sqlite_rows import dead_letter_from_row, delivery_from_row, position
 
-PAGE = 1_000
+PAGE_EVENTS = 5_000
+PAGE_BYTES = 16 << 20
+LARGEST_NUMBER = (1 << 63) - 1
 QUERIES = load_queries()
 
 
@@ -48,76 +41,64 @@ class SqliteStore(Closing):
         self._file = SqliteConnection(path, create=create)
 
     def declare(self, topics: Sequence[TopicConfig]) -> None:
-        with self._file.reading() as connection:
-            known = dict(connection.execute(QUERIES["partition_counts"]).fetchall())
-        if all(known.get(topic.name) == topic.partitions for topic in topics):
+        known = {topic.name: topic for topic in self.topics()}
+        if all(known.get(topic.name) == topic for topic in topics):
             return
         with self._file.writing() as connection:
-            known = dict(connection.execute(QUERIES["partition_counts"]).fetchall())
+            counts = {name: count for name, count, _ in connection.execute(QUERIES["topics"])}
             for topic in topics:
-                if topic.name not in known:
+                if topic.name in counts:
+                    require_same_partitions(topic, counts[topic.name])
+                else:
                     rows = [(topic.name, number) for number in range(topic.partitions)]
                     connection.executemany(QUERIES["insert_partition"], rows)
-                elif known[topic.name] != topic.partitions:
-                    raise PartitionCountChanged(
-                        f"topic {topic.name} has {known[topic.name]} partitions in the store and "
-                        f"is declared with {topic.partitions}: keys would move to other "
-                        "partitions and lose their order. Declare the old number, or a new topic"
-                    )
+                connection.execute(QUERIES["put_topic"], (topic.name, config_to_text(topic)))
 
     def topics(self) -> list[TopicConfig]:
         with self._file.reading() as connection:
-            rows = connection.execute(QUERIES["partition_counts"])
-            return [TopicConfig(name, partitions) for name, partitions in rows]
+            rows = connection.execute(QUERIES["topics"]).fetchall()
+        return [
+            config_from_text(config) if config else TopicConfig(name, partitions)
+            for name, partitions, config in rows
+        ]
 
-    def append(self, events: Sequence[NewEvent], now_ms: int) -> list[Published]:
-        names = json.dumps(sorted({event.topic for event in events}))
+    def append(self, batches: Sequence[Batch], now_ms: int) -> list[list[Published]]:
         with self._file.writing() as connection:
-            ends = {
-                (topic, partition): _End(partition_id, next_offset, max(last_ts, now_ms))
-                for topic, partition, partition_id, next_offset, last_ts in connection.execute(
-                    QUERIES["partitions_of_topics"], (names,)
-                )
-            }
-            rows = []
-            published = []
-            for event in events:
-                end = ends.get((event.topic, event.partition))
-                if end is None:
-                    raise UnknownTopic(
-                        f"partition {event.partition} of topic {event.topic!r} is not in the store"
-                    )
-                offset = end.take()
-                rows.append((position(end.id, offset), end.ts, *event[2:]))
-                published.append(Published(event.topic, event.partition, offset, event.id, end.ts))
-            connection.executemany(QUERIES["insert_event"], rows)
-            connection.executemany(
-                QUERIES["advance_partition"],
-                [(end.next_offset, end.ts, end.id) for end in ends.values() if end.taken],
-            )
-        return published
+            return log.append(connection, batches, now_ms)
+
+    def bounds(self, topics: Sequence[str]) -> dict[TopicPartition, Bounds]:
+        with self._file.reading() as connection:
+            rows = connection.execute(QUERIES["bounds"], (json.dumps(topics),))
+            return {TopicPartition(topic, number): Bounds(*rest) for topic, number, *rest in rows}
 
     def read(self, span: OffsetRange, limit: int) -> list[Event]:
-        with self._file.reading() as connection:
-            found = connection.execute(
-                QUERIES["partition_id"], (span.topic, span.partition)
-            ).fetchone()
-            if found is None:
-                return []
-            rows = connection.execute(
-                QUERIES["read_events"],
-                (position(found[0], span.first), position(found[0], span.last), limit),
-            )
-            return [event_from_row(span.topic, span.partition, row) for row in rows]
+        return self._page(span, limit, LARGEST_NUMBER)
 
     def iterate(self, span: OffsetRange) -> Iterator[Event]:
         first = span.first
-        while first <= span.last:
-            page = self.read(OffsetRange(span.topic, span.partition, first, span.last), PAGE)
+        while page := self._page(replace(span, first=first), PAGE_EVENTS, PAGE_BYTES):
             yield from page
-            if len(page) < PAGE:
-                return
             first = page[-1].offset + 1
+
+    def _page(self, span: OffsetRange, limit: int, budget: int) -> list[Event]:
+        """The first events of a range: so many, of so many bytes, and at least one if any."""
+        with self._file.reading() as connection:
+            at = (span.topic, span.partition)
+            found = connection.execute(QUERIES["beginning"], at).fetchone()
+            if found is None or span.first > span.last:
+                return []
+            id, first = found
+            if span.first < first:
+                raise OffsetTrimmed(*at, span.first, first)
+            asked = {
+                "topic": span.topic,
+                "partition": span.partition,
+                "first": position(id, span.first),
+                "last": position(id, span.last),
+                "limit": limit,
+                "budget": budget,
+            }
+            return list(map(event_from_tuple, connection.execute(QUERIES["read_events"], asked)))
 
     def offsets_at(
         self, partitions: Sequence[TopicPartition], ts_ms: int
@@ -127,41 +108,33 @@ class SqliteStore(Closing):
             rows = connection.execute(QUERIES["offsets_at"], wanted)
             return {TopicPartition(topic, number): offset for topic, number, offset in rows}
 
-    def view(self, group: str, topics: Sequence[str], *, now_ms: int, due_limit: int) -> GroupView:
-        names = json.dumps(topics)
-        asked = {"group": group, "now": now_ms, "due_limit": due_limit}
+    def offset_keeping(self, partition: TopicPartition, keep_bytes: int) -> int:
+        wanted = {**partition._asdict(), "keep": keep_bytes}
         with self._file.reading() as connection:
-            version, tally = _account(connection, group)
-            heads = connection.execute(QUERIES["partition_heads"], (group, names)).fetchall()
-            open_ones = [
-                delivery_from_row(row)
-                for row in connection.execute(QUERIES["open_deliveries"], asked)
-            ]
-        return GroupView(
-            version=version,
-            heads=tuple(
-                PartitionHead(TopicPartition(topic, partition), frontier, end, ts)
-                for topic, partition, frontier, end, ts in heads
-            ),
-            in_flight=tuple(delivery for delivery in open_ones if delivery.in_flight),
-            due=tuple(delivery for delivery in open_ones if not delivery.in_flight),
-            tally=tally,
-        )
+            log.find_log(connection, partition)
+            offset: int = connection.execute(QUERIES["offset_keeping"], wanted).fetchone()[0]
+            return offset
+
+    def trim(self, partition: TopicPartition, first: int, limit: int) -> int:
+        with self._file.writing() as connection:
+            return log.trim(connection, partition, first, limit)
+
+    def compact(
+        self, partition: TopicPartition, before: int, tombstones_before_ms: int, limit: int
+    ) -> CompactionStep:
+        with self._file.writing() as connection:
+            return log.compact(connection, partition, before, tombstones_before_ms, limit)
+
+    def listen(self) -> SqliteListener:
+        return SqliteListener(self._file)
+
+    def view(self, group: str, topics: Sequence[str], *, now_ms: int, due_limit: int) -> GroupView:
+        with self._file.reading() as connection:
+            return groups.view(connection, group, topics, now_ms=now_ms, due_limit=due_limit)
 
     def progress(self, group: str, topics: Sequence[str]) -> GroupProgress:
-        asked = {"group": group, "topics": json.dumps(topics)}
         with self._file.reading() as connection:
-            _, tally = _account(connection, group)
-            cursors = connection.execute(QUERIES["cursors"], asked).fetchall()
-            sizes = Counter(dict(connection.execute(QUERIES["open_sizes"], (group,)).fetchall()))
-        return GroupProgress(
-            published=sum(end for _, _, _, end in cursors),
-            tally=tally,
-            reserved=sizes[State.RESERVED],
-            running=sizes[State.RUNNING],
-            waiting=sizes[State.WAITING],
-            cursors={TopicPartition(topic, number): at for topic, number, at, _ in cursors},
-        )
+            return groups.progress(connection, group, topics)
 
     def delivery(self, id: str) -> Delivery:
         with self._file.reading() as connection:
@@ -172,19 +145,10 @@ class SqliteStore(Closing):
 
     def commit(self, change: Change) -> None:
         with self._file.writing() as connection:
-            connection.execute(QUERIES["ensure_group"], (change.group,))
-            if change.frontiers:
-                _move_frontiers(connection, change)
-            for delivery in change.deliveries:
-                _put_delivery(connection, delivery)
-            for tally in (change.done, *(_bury(connection, each) for each in change.burials)):
-                connection.execute(
-                    QUERIES["add_to_account"],
-                    (tally.processed, tally.filtered, tally.dead_lettered, change.group),
-                )
+            groups.commit(connection, change)
 
     def dead_letters(self, group: str, *, limit: int, before: int | None) -> list[DeadLetter]:
-        below = before if before is not None else (1 << 63) - 1
+        below = before if before is not None else LARGEST_NUMBER
         with self._file.reading() as connection:
             rows = connection.execute(QUERIES["dead_letters"], (group, below, limit))
             return [dead_letter_from_row(row) for row in rows]
@@ -195,77 +159,3 @@ class SqliteStore(Closing):
 
     def close(self) -> None:
         self._file.close()
-
-
-class _End:
-    """The end of a partition while events are being added to it."""
-
-    __slots__ = ("id", "next_offset", "taken", "ts")
-
-    def __init__(self, id: int, next_offset: int, ts: int) -> None:
-        self.id = id
-        self.next_offset = next_offset
-        self.ts = ts
-        self.taken = False
-
-    def take(self) -> int:
-        offset = self.next_offset
-        self.next_offset += 1
-        self.taken = True
-        return offset
-
-
-def _account(connection: sqlite3.Connection, group: str) -> tuple[int, Tally]:
-    row = connection.execute(QUERIES["group_account"], (group,)).fetchone()
-    return (row[0], Tally(*row[1:])) if row else (0, Tally())
-
-
-def _move_frontiers(connection: sqlite3.Connection, change: Change) -> None:
-    moved = connection.execute(
-        QUERIES["advance_group"], (change.group, change.expected_version)
-    ).rowcount
-    if not moved:
-        raise StaleState(
-            f"group {change.group} has moved on from version {change.expected_version}"
-        )
-    connection.executemany(
-        QUERIES["move_frontier"],
-        [
-            (change.group, offset, partition.topic, partition.partition)
-            for partition, offset in change.frontiers.items()
-        ],
-    )
-
-
-def _put_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
-    query = "insert_delivery" if delivery.version == 1 else "update_delivery"
-    if not connection.execute(QUERIES[query], delivery_to_row(delivery)).rowcount:
-        raise StaleState(f"delivery {delivery.id} is no longer at version {delivery.version - 1}")
-    if delivery.version == 1:
-        connection.executemany(
-            QUERIES["open_range"],
-            [
-                (delivery.group, part.first, part.last, delivery.id, part.topic, part.partition)
-                for part in delivery.ranges
-            ],
-        )
-    if delivery.state is State.DONE:
-        connection.execute(QUERIES["close_ranges"], (delivery.id,))
-
-
-def _bury(connection: sqlite3.Connection, burial: Burial) -> Tally:
-    """Copy the wanted events of a delivery to the dead letters, and count both kinds."""
-    connection.create_function("wanted", 1, lambda text: burial.wanted.matches(json.loads(text)))
-    story = {
-        "group": burial.delivery.group,
-        "delivery": burial.delivery.id,
-        "fingerprint": burial.fingerprint,
-        "died_ms": burial.died_ms,
-        "unfiltered": not burial.wanted,
-    }
-    places = [
-        {"topic": part.topic, "partition": part.partition, "first": part.first, "last": part.last}
-        for part in burial.delivery.ranges
-    ]
-    dead = sum(connection.execute(QUERIES["bury"], {**story, **place}).rowcount for place in places)
-    return Tally(filtered=burial.delivery.size - dead, dead_lettered=dead)

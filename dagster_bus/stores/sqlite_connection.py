@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
-from dagster_bus.errors import StoreError, StoreNotFound, StoreUnusable
+from dagster_bus.errors import StoreError, StoreNotFound, StoreUnavailable, StoreUnusable
+
+MEMORY = ":memory:"
+"""The path of a store that lives in this process and ends with it."""
 
 BUSY_TIMEOUT_S = 30.0
 
 _SQL = resources.files("dagster_bus.stores") / "sql"
 _ADVICE = {
-    "SQLITE_BUSY": "another process holds it; try again",
     "SQLITE_FULL": "the disk is full",
     "SQLITE_READONLY": "it cannot be written to; check its permissions",
     "SQLITE_CANTOPEN": "it cannot be opened; check that its folder exists and can be written to",
@@ -39,46 +41,57 @@ def load_migrations() -> list[str]:
 
 
 class SqliteConnection:
-    """A connection shared by the threads of a process, one transaction at a time."""
+    """Two connections shared by the threads of a process: one to write, and one to read while the
+    other writes. Each does one transaction at a time."""
 
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
-        self._lock = threading.RLock()
         if not create and not Path(path).exists():
             raise StoreNotFound(f"there is no store at {path} yet; the first publish makes it")
         with self._explained():
-            if create:
+            if create and path != MEMORY:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
+            self._writer = _Shared(path)
+        self._reader = self._writer
         try:
             self._configure()
             self._migrate()
+            if path != MEMORY:
+                with self._explained():
+                    self._reader = _Shared(path)
+                    self._reader.connection.execute("PRAGMA query_only = ON")
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A transaction that sees the file at one moment."""
-        with self._transaction("BEGIN") as connection:
+        with self._explained(), self._reader.transaction("BEGIN") as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is alone in writing, from its beginning; durable when it ends."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+        with self._explained(), self._writer.transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
+    def watch(self) -> sqlite3.Connection:
+        """A connection of its own, to see by its data version that others have written; of a store
+        in memory, which has but one, that one."""
+        with self._explained():
+            if self.path == MEMORY:
+                return self._writer.connection
+            return _connect(self.path)
+
     def close(self) -> None:
-        with self._lock:
-            self._connection.close()
+        self._writer.close()
+        self._reader.close()
 
     def _configure(self) -> None:
         with self._explained():
             self._use_wal()
-            self._connection.execute("PRAGMA synchronous = FULL")
+            self._writer.connection.execute("PRAGMA synchronous = FULL")
 
     def _use_wal(self) -> None:
         """Turn on the write-ahead log. While another process does the same to a new file, SQLite
@@ -86,7 +99,7 @@ class SqliteConnection:
         deadline = time.monotonic() + BUSY_TIMEOUT_S
         while True:
             try:
-                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._writer.connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
                     raise
@@ -113,20 +126,8 @@ class SqliteConnection:
                 connection.execute(f"PRAGMA user_version = {len(scripts)}")
 
     def _version(self) -> int:
-        version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        version: int = self._writer.connection.execute("PRAGMA user_version").fetchone()[0]
         return version
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._explained():
-            try:
-                self._connection.execute(begin)
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -136,12 +137,52 @@ class SqliteConnection:
         except sqlite3.ProgrammingError as error:
             raise StoreError(f"{self.path}: {error}") from error
         except sqlite3.Error as error:
-            name = getattr(error, "sqlite_errorname", "") or ""
-            advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
-            kind = StoreUnusable if advice else StoreError
-            raise kind(f"the store {self.path} failed: {advice or error}") from error
+            raise _in_words(self.path, error) from error
         except OSError as error:
             raise StoreUnusable(f"the store {self.path} failed: {error.strerror}") from error
+
+
+class _Shared:
+    """A connection that threads take in turns."""
+
+    def __init__(self, path: str) -> None:
+        self.connection = _connect(path)
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._turn:
+            connection = self.connection
+            try:
+                connection.execute(begin)
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        with self._turn:
+            self.connection.close()
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+
+
+def _in_words(path: str, error: sqlite3.Error) -> StoreError:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreUnavailable(
+            f"the store {path} is locked: another process has been writing to it for "
+            f"{BUSY_TIMEOUT_S:.0f} s; try again, or see what that process does"
+        )
+    advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
+    kind = StoreUnusable if advice else StoreError
+    return kind(f"the store {path} failed: {advice or error}")
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dagster_bus.core.delivery import Delivery, Outcome, State
-from dagster_bus.core.event import Event
+from dagster_bus.core.event import event_from_tuple
 from dagster_bus.core.failure import AttemptError
 from dagster_bus.core.store import DeadLetter
 from dagster_bus.core.topic import OffsetRange
@@ -64,19 +64,13 @@ def errors_from_text(text: str) -> tuple[AttemptError, ...]:
     return tuple(AttemptError(**error) for error in json.loads(text))
 
 
-def event_from_row(topic: str, partition: int, row: Sequence[Any]) -> Event:
-    """An event from its offset, time, id and the columns after them."""
-    offset, ts, id, *rest = row
-    return Event(id, ts, topic, partition, offset, *rest)
-
-
 def dead_letter_from_row(row: Sequence[Any]) -> DeadLetter:
-    id, group, delivery, fingerprint, died_ms, errors, topic, partition, *event = row
+    id, group, delivery, fingerprint, died_ms, errors, *event = row
     return DeadLetter(
         id=id,
         group=group,
         delivery=delivery,
-        event=event_from_row(topic, partition, event),
+        event=event_from_tuple(event),
         errors=errors_from_text(errors),
         fingerprint=fingerprint,
         died_ms=died_ms,

@@ -20,7 +20,7 @@ from dagster_bus.errors import (
     UnknownDelivery,
     UsageError,
 )
-from tests.support.builders import FakeClock, group_config, new_event, numbers, open_bus
+from tests.support.builders import FakeClock, append, group_config, new_batch, numbers, open_bus
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_the_head_of_each_partition_shows_its_own_events_time(
     store: Store, bus: Bus, clock: FakeClock
 ) -> None:
     for partition in (0, 1):
-        store.append([new_event("orders", partition)], clock() + partition)
+        append(store, new_batch("orders", [partition]), clock() + partition)
     view = store.view("readers", ["orders"], now_ms=clock(), due_limit=1)
     assert [head.frontier_ts for head in view.heads] == [clock(), clock() + 1]
 
@@ -280,8 +280,8 @@ def test_a_topic_that_a_group_no_longer_reads_stays_in_its_account(
 def test_events_of_a_clock_that_was_ahead_wait_until_it_is_right(
     store: Store, bus: Bus, group: Group, clock: FakeClock
 ) -> None:
-    store.append([new_event("orders", 0)], clock() + 3 * HOUR_MS)
-    store.append([new_event("orders", 1)], clock())
+    append(store, new_batch("orders", [0]), clock() + 3 * HOUR_MS)
+    append(store, new_batch("orders", [1]), clock())
     (now,) = group.reserve()
     assert [part.partition for part in now.ranges] == [1]
     clock.advance(3 * HOUR_MS)

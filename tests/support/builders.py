@@ -1,9 +1,9 @@
 """Small pieces that many tests need."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dagster_bus.core.bus import Bus
-from dagster_bus.core.event import NewEvent, uuid7
+from dagster_bus.core.event import Batch, Published, uuid7s
 from dagster_bus.core.groups import GroupConfig
 from dagster_bus.core.retry import RetryPolicy
 from dagster_bus.core.store import Store
@@ -27,21 +27,38 @@ class FakeClock:
         self.now_ms += ms
 
 
-def new_event(topic: str, partition: int = 0, payload: str = "{}") -> NewEvent:
-    return NewEvent(
+def new_batch(
+    topic: str,
+    partitions: Sequence[int] = (0,),
+    payloads: Sequence[str] | None = None,
+    **columns: object,
+) -> Batch:
+    """Events for the given partitions, in that order."""
+    count = len(partitions)
+    texts = list(payloads) if payloads is not None else ["{}"] * count
+    nothing = [None] * count
+    batch = Batch(
         topic=topic,
-        partition=partition,
-        id=uuid7(START_MS),
-        key=None,
-        source=None,
-        schema_version=1,
-        attributes="{}",
-        priority=2,
-        idempotency_key=None,
-        ttl_s=None,
-        payload=payload,
-        payload_sha256=None,
+        partitions=list(partitions),
+        ids=uuid7s(START_MS, count),
+        keys=nothing,
+        sources=nothing,
+        schema_versions=[1] * count,
+        attributes=["{}"] * count,
+        priorities=[2] * count,
+        idempotency_keys=nothing,
+        ttls=nothing,
+        payloads=texts,
+        payload_sha256s=nothing,
+        sizes=[len(text.encode()) for text in texts],
     )
+    return batch._replace(**columns)  # type: ignore[arg-type]
+
+
+def append(store: Store, batch: Batch, now_ms: int = START_MS) -> list[Published]:
+    """One batch, by itself."""
+    (published,) = store.append([batch], now_ms)
+    return published
 
 
 def group_config(**changes: object) -> GroupConfig:
@@ -59,9 +76,11 @@ def group_config(**changes: object) -> GroupConfig:
     return GroupConfig(**settings)  # type: ignore[arg-type]
 
 
-def open_bus(store: Store, clock: FakeClock, *configs: GroupConfig, partitions: int = 2) -> Bus:
+def open_bus(
+    store: Store, clock: FakeClock, *configs: GroupConfig, partitions: int = 2, **topic: object
+) -> Bus:
     """A bus with one topic, `orders`, and the given groups."""
-    topics = [TopicConfig("orders", partitions)]
+    topics = [TopicConfig("orders", partitions, **topic)]  # type: ignore[arg-type]
     store.declare(topics)
     return Bus(store, topics, configs or [group_config()], clock)
 

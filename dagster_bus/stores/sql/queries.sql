@@ -1,34 +1,75 @@
 -- Every statement of the embedded store. A comment "name: …" begins each.
 
--- name: partition_counts
-SELECT topic, count(*) FROM partitions GROUP BY topic ORDER BY topic
+-- name: topics
+SELECT partitions.topic, count(*), config
+FROM partitions
+LEFT JOIN topics ON topics.name = partitions.topic
+GROUP BY partitions.topic
+ORDER BY partitions.topic
 
 -- name: insert_partition
 INSERT INTO partitions (topic, partition) VALUES (?, ?)
 
--- name: partitions_of_topics
-SELECT topic, partition, id, next_offset, last_ts
-FROM partitions
-WHERE topic IN (SELECT value FROM json_each(?))
+-- name: put_topic
+INSERT INTO topics (name, config) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET config = excluded.config
 
--- name: advance_partition
-UPDATE partitions SET next_offset = ?, last_ts = ? WHERE id = ?
+-- name: ends
+SELECT topic, partition, id, next_offset, last_ts, appended_bytes
+FROM logs
+WHERE (topic, partition) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))
 
 -- name: insert_event
-INSERT INTO events (pos, ts, id, key, source, schema_version, attributes, priority,
+INSERT INTO events (pos, ts, bytes, id, key, source, schema_version, attributes, priority,
                     idempotency_key, ttl_s, payload, payload_sha256)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: partition_id
-SELECT id FROM partitions WHERE topic = ? AND partition = ?
+-- name: known_keys
+SELECT key, partition, "offset", event_id, ts
+FROM idempotency
+WHERE topic = :topic
+  AND key IN (SELECT value FROM json_each(:keys))
+  AND ts > :now - :window
+
+-- name: note_key
+INSERT INTO idempotency (topic, key, expires_ms, partition, "offset", event_id, ts)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE
+SET expires_ms = excluded.expires_ms, partition = excluded.partition, "offset" = excluded."offset",
+    event_id = excluded.event_id, ts = excluded.ts
+
+-- name: forget_keys
+-- The oldest of those that have expired, so that the table keeps to the keys of its windows.
+DELETE FROM idempotency
+WHERE (topic, key) IN (
+    SELECT topic, key FROM idempotency WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?
+)
+
+-- name: bounds
+SELECT topic, partition, first_offset, next_offset, last_ts, appended_bytes, compacted_to
+FROM logs
+WHERE topic IN (SELECT value FROM json_each(?))
+ORDER BY topic, partition
+
+-- name: log
+SELECT id, first_offset, next_offset, last_ts, appended_bytes, trimmed_bytes, compacted_to
+FROM logs
+WHERE topic = ? AND partition = ?
+
+-- name: beginning
+SELECT id, first_offset FROM partitions WHERE topic = ? AND partition = ?
 
 -- name: read_events
-SELECT pos & 0xFFFFFFFFFF, ts, id, key, source, schema_version, attributes, priority,
-       idempotency_key, ttl_s, payload, payload_sha256
+-- The columns of an event, in its order. The first event always fits the budget of bytes.
+SELECT id, ts, :topic, :partition, pos & 0xFFFFFFFFFF, key, source, schema_version, attributes,
+       priority, idempotency_key, ttl_s, payload, payload_sha256
 FROM events
-WHERE pos BETWEEN ? AND ?
+WHERE pos BETWEEN :first AND :last
+  AND bytes - :budget <= (
+      SELECT bytes FROM events WHERE pos BETWEEN :first AND :last ORDER BY pos LIMIT 1
+  )
 ORDER BY pos
-LIMIT ?
+LIMIT :limit
 
 -- name: read_events_arrow
 SELECT pos & 0xFFFFFFFFFF AS "offset", ts, events.id, key, source, schema_version, attributes,
@@ -38,11 +79,14 @@ JOIN events ON pos BETWEEN partitions.id << 40 | ?3 AND partitions.id << 40 | ?4
 WHERE topic = ?1 AND partition = ?2
 ORDER BY pos
 
+-- name: compacted_to
+SELECT compacted_to FROM partitions WHERE topic = ? AND partition = ?
+
 -- name: offsets_at
 -- Time never decreases along a partition, so halving finds the place in some forty look-ups.
 WITH RECURSIVE halving (partition_id, low, high) AS (
-    SELECT id, 1, next_offset
-    FROM partitions
+    SELECT id, first_offset, next_offset
+    FROM logs
     WHERE (topic, partition) IN (
         SELECT value ->> 0, value ->> 1 FROM json_each(:partitions)
     )
@@ -61,22 +105,117 @@ SELECT topic, partition, low
 FROM halving JOIN partitions ON partitions.id = partition_id
 WHERE low = high
 
+-- name: offset_keeping
+-- Bytes grow along a partition as time does. All bytes before the place, `spare` or more, may go.
+WITH RECURSIVE halving (partition_id, spare, first, before_first, low, high) AS (
+    SELECT id, appended_bytes - :keep, first_offset, trimmed_bytes, first_offset, next_offset
+    FROM logs
+    WHERE topic = :topic AND partition = :partition
+    UNION ALL
+    SELECT partition_id, spare, first, before_first,
+           iif(coalesce(bytes, before_first) < spare, (low + high) / 2 + 1, low),
+           iif(coalesce(bytes, before_first) < spare, high, (low + high) / 2)
+    FROM halving
+    LEFT JOIN events ON pos = (
+        SELECT max(pos) FROM events
+        WHERE pos >= (partition_id << 40 | first)
+          AND pos < (partition_id << 40 | (low + high) / 2)
+    )
+    WHERE low < high
+)
+SELECT low FROM halving WHERE low = high
+
+-- name: step_end
+SELECT pos & 0xFFFFFFFFFF
+FROM events
+WHERE pos >= :id << 40 AND pos < (:id << 40 | :first)
+ORDER BY pos
+LIMIT 1 OFFSET :limit
+
+-- name: bytes_before
+SELECT bytes
+FROM events
+WHERE pos >= :id << 40 AND pos < (:id << 40 | :first)
+ORDER BY pos DESC
+LIMIT 1
+
+-- name: forget_trimmed_keys
+DELETE FROM latest_keys
+WHERE partition_id = :id AND "offset" < :first AND key IN (
+    SELECT key FROM events WHERE pos >= :id << 40 AND pos < (:id << 40 | :first)
+)
+
+-- name: trim
+DELETE FROM events WHERE pos >= :id << 40 AND pos < (:id << 40 | :first)
+
+-- name: keep_ends
+-- What an append reads off the newest event, kept for when that is gone.
+UPDATE partitions
+SET first_offset = ?, next_offset = ?, last_ts = ?, appended_bytes = ?, trimmed_bytes = ?,
+    compacted_to = ?
+WHERE id = ?
+
+-- name: delete_superseded
+-- Events whose key comes again: later among those looked at now, or there at all if they were
+-- looked at before.
+DELETE FROM events
+WHERE pos IN (
+    SELECT partition_id << 40 | "offset"
+    FROM latest_keys
+    WHERE partition_id = :id AND key IN (
+        SELECT key FROM events WHERE pos BETWEEN :id << 40 | :first AND :id << 40 | :last
+    )
+    UNION ALL
+    SELECT pos FROM (
+        SELECT pos, max(pos) OVER (PARTITION BY key) AS newest
+        FROM events
+        WHERE pos BETWEEN :id << 40 | :first AND :id << 40 | :last AND key IS NOT NULL
+    )
+    WHERE pos < newest
+)
+
+-- name: note_latest_keys
+INSERT INTO latest_keys (partition_id, key, "offset", tombstone_ts)
+SELECT :id, key, pos & 0xFFFFFFFFFF, iif(payload = 'null', ts, NULL)
+FROM events
+WHERE pos BETWEEN :id << 40 | :first AND :id << 40 | :last AND key IS NOT NULL
+ON CONFLICT DO UPDATE SET "offset" = excluded."offset", tombstone_ts = excluded.tombstone_ts
+
+-- name: old_tombstones
+SELECT key, "offset"
+FROM latest_keys
+WHERE partition_id = :id AND tombstone_ts IS NOT NULL AND tombstone_ts < :before
+ORDER BY tombstone_ts
+LIMIT :limit
+
+-- name: delete_event
+DELETE FROM events WHERE pos = ? << 40 | ?
+
+-- name: forget_latest_key
+DELETE FROM latest_keys WHERE partition_id = ? AND key = ?
+
 -- name: group_account
 SELECT version, processed, filtered, dead_lettered FROM groups WHERE name = ?
 
 -- name: partition_heads
-SELECT topic, partition, coalesce(frontiers.next_offset, 1) AS frontier, partitions.next_offset,
+-- A frontier lies at or after the first offset that is available.
+WITH heads AS (
+    SELECT logs.id AS id, topic, partition,
+           max(coalesce(frontiers.next_offset, first_offset), first_offset) AS frontier,
+           logs.next_offset AS next_offset
+    FROM logs
+    LEFT JOIN frontiers ON partition_id = logs.id AND group_name = ?
+    WHERE topic IN (SELECT value FROM json_each(?))
+)
+SELECT topic, partition, frontier, next_offset,
        (
            SELECT ts
            FROM events
-           WHERE pos >= partitions.id << 40 | coalesce(frontiers.next_offset, 1)
-             AND pos < (partitions.id + 1) << 40
+           WHERE pos >= (heads.id << 40 | frontier) AND pos < (heads.id + 1) << 40
            ORDER BY pos
            LIMIT 1
        )
-FROM partitions
-LEFT JOIN frontiers ON partition_id = partitions.id AND group_name = ?
-WHERE topic IN (SELECT value FROM json_each(?))
+FROM heads
 ORDER BY topic, partition
 
 -- name: open_deliveries
@@ -95,21 +234,24 @@ SELECT * FROM (
 )
 
 -- name: cursors
--- A topic that the group no longer reads counts with the events that it took from it.
+-- Where the group began, its cursor, and the newest event that is its own: of a topic that the
+-- group no longer reads, the last that it took.
 SELECT topic, partition,
+       coalesce(frontiers.start_offset + max(0, logs.first_offset - frontiers.next_offset),
+                logs.first_offset) - 1,
        coalesce(
            (
-               SELECT min(first_offset) FROM open_ranges
-               WHERE open_ranges.group_name = :group AND open_ranges.partition_id = partitions.id
+               SELECT min(open_ranges.first_offset) FROM open_ranges
+               WHERE open_ranges.group_name = :group AND open_ranges.partition_id = logs.id
            ),
-           frontiers.next_offset,
-           1
+           max(frontiers.next_offset, logs.first_offset),
+           logs.first_offset
        ) - 1,
        iif(topic IN (SELECT value FROM json_each(:topics)),
-           partitions.next_offset,
+           logs.next_offset,
            frontiers.next_offset) - 1
-FROM partitions
-LEFT JOIN frontiers ON frontiers.partition_id = partitions.id AND frontiers.group_name = :group
+FROM logs
+LEFT JOIN frontiers ON frontiers.partition_id = logs.id AND frontiers.group_name = :group
 WHERE topic IN (SELECT value FROM json_each(:topics)) OR frontiers.next_offset IS NOT NULL
 ORDER BY topic, partition
 
@@ -128,9 +270,13 @@ INSERT INTO groups (name) VALUES (?) ON CONFLICT DO NOTHING
 UPDATE groups SET version = version + 1 WHERE name = ? AND version = ?
 
 -- name: move_frontier
-INSERT INTO frontiers (group_name, partition_id, next_offset)
-SELECT ?, id, ? FROM partitions WHERE topic = ? AND partition = ?
-ON CONFLICT DO UPDATE SET next_offset = excluded.next_offset
+-- A group begins with the first offset that is there when it takes its first event. What was
+-- trimmed before it came back, if it was away, is not counted as its own either.
+INSERT INTO frontiers (group_name, partition_id, next_offset, start_offset)
+SELECT ?, id, ?, first_offset FROM partitions WHERE topic = ? AND partition = ?
+ON CONFLICT DO UPDATE
+SET next_offset = excluded.next_offset,
+    start_offset = start_offset + max(0, excluded.start_offset - frontiers.next_offset)
 
 -- name: insert_delivery
 INSERT INTO deliveries (id, group_name, window, ranges, size, state, outcome, attempt, reservation,
@@ -172,7 +318,7 @@ WHERE name = ?
 
 -- name: dead_letters
 SELECT dead_letters.id, dead_letters.group_name, delivery_id, fingerprint, died_ms, errors,
-       topic, partition, "offset", ts, event_id, key, source, schema_version, attributes, priority,
+       event_id, ts, topic, partition, "offset", key, source, schema_version, attributes, priority,
        idempotency_key, ttl_s, payload, payload_sha256
 FROM dead_letters
 JOIN deliveries ON deliveries.id = delivery_id

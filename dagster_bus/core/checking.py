@@ -1,0 +1,176 @@
+"""From what publishers say to a batch for the log: every field is checked, nothing is written.
+
+Messages are turned into columns, and columns are checked one after the other: most of them are
+empty, and a loop over one kind of value is fast.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from dagster_bus.core.encoding import encode_attributes, encode_payload, require_text, verified_payload
+from dagster_bus.core.event import NORMAL_PRIORITY, PRIORITIES, Batch, Message, uuid7s
+from dagster_bus.core.partitioner import Partitioner
+from dagster_bus.core.topic import TopicConfig
+from dagster_bus.core.window import FIRST_WINDOW_MS
+from dagster_bus.errors import InvalidEvent, InvalidPayloadError, UsageError
+
+MAX_ID_BYTES = 256
+LARGEST_SMALL_NUMBER = (1 << 31) - 1
+UNDECLARED_VERSION = 1
+"""The schema version of an event whose topic has no schema and whose publisher names none."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class PayloadSchema(Protocol):
+    """A topic's schema, ready to check payloads."""
+
+    strict: bool
+    current: int
+
+    def problems_in(self, payloads: Sequence[Any], versions: Sequence[int]) -> dict[int, str]:
+        """What is wrong with those payloads that do not fit, by their place."""
+
+
+def check_messages(
+    messages: Iterable[Message | Any],
+    config: TopicConfig,
+    current_version: int,
+    partitioner: Partitioner,
+    now_ms: int,
+) -> tuple[Batch, Sequence[Any]]:
+    """A batch, and the payloads it was made from. Whatever is not a Message is a payload."""
+    given = list(messages)
+    said = _columns(given)
+    count = len(given)
+    digests = _each(said.payload_sha256, _digest)
+    encoded = _encoded(said.payload, digests)
+    _require_small(encoded, config.max_payload_bytes)
+    attributes = _each(said.attributes, encode_attributes, "{}")
+    keys = _each(said.key, _text("key", config.max_key_bytes))
+    batch = Batch(
+        topic=config.name,
+        partitions=partitioner.choose(keys, config.partitions),
+        ids=_ids(said.id, now_ms),
+        keys=keys,
+        sources=_each(said.source, _text("source", config.max_key_bytes)),
+        schema_versions=_each(
+            said.schema_version, _whole_number("schema_version", least=1), current_version
+        ),
+        attributes=attributes,
+        priorities=[NORMAL_PRIORITY] * count
+        if said.priority.count("normal") == count
+        else _each(said.priority, _priority, NORMAL_PRIORITY),
+        idempotency_keys=_each(
+            said.idempotency_key, _text("idempotency_key", config.max_key_bytes)
+        ),
+        ttls=_each(said.ttl_s, _whole_number("ttl_s", least=0)),
+        payloads=[text.decode() for text in encoded],
+        payload_sha256s=digests,
+        sizes=_sizes(keys, attributes, encoded),
+        times=_each(said.ts, _time) if any(said.ts) else None,
+        dedup_ms=config.dedup_ms,
+    )
+    return batch, said.payload
+
+
+def _columns(given: Sequence[Message | Any]) -> Message:
+    """The fields of all messages, each as a sequence of its own."""
+    kinds = set(map(type, given))
+    if Message not in kinds:
+        empty = Message(None)
+        return Message(given, *([value] * len(given) for value in empty[1:]))  # type: ignore[arg-type]
+    if len(kinds) > 1:
+        given = [each if type(each) is Message else Message(each) for each in given]
+    return Message(*zip(*given, strict=True))
+
+
+def _encoded(payloads: Sequence[Any], digests: Sequence[str | None]) -> list[bytes]:
+    if digests.count(None) == len(digests):
+        return _each(payloads, encode_payload, keep_none=False)
+    pairs = list(zip(payloads, digests, strict=True))
+    return _each(pairs, lambda pair: verified_payload(*pair))
+
+
+def _require_small(encoded: Sequence[bytes], most_bytes: int) -> None:
+    if max(map(len, encoded)) > most_bytes:
+        _each(encoded, lambda text: _require_size(text, most_bytes))
+
+
+def _require_size(text: bytes, most_bytes: int) -> None:
+    if len(text) > most_bytes:
+        raise InvalidPayloadError(
+            f"the payload has {len(text):,} bytes; the topic takes {most_bytes:,} at most "
+            "(limits.payload). Put the data elsewhere and publish its address, or raise the limit"
+        )
+
+
+def _sizes(
+    keys: Sequence[str | None], attributes: Sequence[str], encoded: Sequence[bytes]
+) -> list[int]:
+    sizes = [len(text) + 2 for text in encoded]
+    if keys.count(None) < len(keys) or attributes.count("{}") < len(attributes):
+        parts = zip(keys, attributes, encoded, strict=True)
+        sizes = [len((key or "").encode()) + len(more.encode()) + len(p) for key, more, p in parts]
+    return sizes
+
+
+def _ids(given: Sequence[str | None], now_ms: int) -> list[str]:
+    made = uuid7s(now_ms, len(given))
+    if given.count(None) == len(given):
+        return made
+    checked = _each(given, _text("id", MAX_ID_BYTES))
+    return [own or fresh for own, fresh in zip(checked, made, strict=True)]
+
+
+def _each(
+    column: Sequence[T | None],
+    check: Callable[[T], R],
+    default: Any = None,
+    *,
+    keep_none: bool = True,
+) -> list[Any]:
+    """A column checked value by value; what is not there becomes the default. A mistake is told
+    with the number of its message if there are several."""
+    if keep_none and column.count(None) == len(column):
+        return [default] * len(column)
+    checked: list[Any] = []
+    add = checked.append
+    try:
+        for value in column:
+            add(default if value is None and keep_none else check(value))  # type: ignore[arg-type]
+    except UsageError as error:
+        if len(column) == 1:
+            raise
+        raise type(error)(f"message {len(checked) + 1} of {len(column)}: {error}") from None
+    return checked
+
+
+def _text(field: str, most_bytes: int) -> Callable[[str], str]:
+    return lambda text: require_text(field, text, most_bytes)
+
+
+def _whole_number(field: str, least: int) -> Callable[[int], int]:
+    def check(number: int) -> int:
+        if type(number) is not int or not least <= number <= LARGEST_SMALL_NUMBER:
+            raise InvalidEvent(f"{field} is a whole number from {least} on, and not {number!r}")
+        return number
+
+    return check
+
+
+def _time(ms: int) -> int:
+    if type(ms) is not int or ms < 0:
+        raise InvalidEvent(f"ts is a time in whole milliseconds since 1970, and not {ms!r}")
+    return max(ms, FIRST_WINDOW_MS)
+
+
+def _digest(text: str) -> str:
+    return require_text("payload_sha256", text, MAX_ID_BYTES).lower()
+
+
+def _priority(name: str) -> int:
+    if name not in PRIORITIES:
+        raise InvalidEvent(f"priority is one of {', '.join(PRIORITIES)}, and not {name!r}")
+    return PRIORITIES.index(name)

@@ -1,0 +1,51 @@
+"""What happens to payloads that do not fit their topic's schema: refused, or let pass and told."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from dagster_bus.core.checking import PayloadSchema
+from dagster_bus.errors import SchemaMismatch
+
+log = logging.getLogger("dagster_bus")
+
+
+class SchemaCheck:
+    """A topic's schema, and a count of what did not fit it."""
+
+    def __init__(self, topic: str, schema: PayloadSchema) -> None:
+        self._topic = topic
+        self._schema = schema
+        self._lock = threading.Lock()
+        self._misfits = 0
+
+    @property
+    def current(self) -> int:
+        return self._schema.current
+
+    def require(self, payloads: Sequence[Any], versions: Sequence[int]) -> None:
+        """Raise SchemaMismatch for the first payload that does not fit, if the topic is strict;
+        else warn."""
+        problems = self._schema.problems_in(payloads, versions)
+        if not problems:
+            return
+        place, problem = next(iter(sorted(problems.items())))
+        if self._schema.strict:
+            which = f"message {place + 1} of {len(payloads)}: " if len(payloads) > 1 else ""
+            raise SchemaMismatch(f"{which}the payload does not fit {self._topic}: {problem}")
+        self._warn(len(problems), problem)
+
+    def _warn(self, count: int, problem: str) -> None:
+        """One line for the first misfit, the tenth, the hundredth: enough to notice, and to read."""
+        with self._lock:
+            before, self._misfits = self._misfits, self._misfits + count
+            now = self._misfits
+        if len(str(now)) > len(str(before)) or not before:
+            log.warning(
+                "%s: %d payloads so far do not fit the schema and were accepted (mode: "
+                "permissive); the latest: %s",
+                self._topic,
+                now,
+                problem,
+            )
