@@ -27,6 +27,7 @@ BusError                       something the bus can explain (exit code 1)
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 
 class BusError(Exception):
@@ -40,6 +41,17 @@ class UsageError(BusError):
 
     exit_code = 4
 
+    index: int | None = None
+    """Which of several messages is meant, counted from 0."""
+    reason: str | None = None
+    """What is wrong with that message."""
+
+    def of_message(self, index: int, count: int) -> Self:
+        """The same error of one message among several."""
+        told = type(self)(f"message {index + 1} of {count}: {self}")
+        told.index, told.reason = index, str(self)
+        return told
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -51,7 +63,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}"
+        return f"{self.file}:{self.line}:{self.column}: {self.message}"
 
 
 class SpecError(UsageError):

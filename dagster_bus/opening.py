@@ -1,12 +1,18 @@
 """Puts the layers together: from an address or a `topics.yaml` to an open bus."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
 from dagster_bus.core import bus as core
+from dagster_bus.core.checking import PayloadSchema
+from dagster_bus.core.groups import GroupConfig
+from dagster_bus.core.store import Store
+from dagster_bus.core.topic import TopicConfig
+from dagster_bus.schemas import compile_schema
 from dagster_bus.spec.configs import group_configs, topic_configs
 from dagster_bus.spec.load import LoadedSpec, load_spec
-from dagster_bus.stores import SQLITE_PREFIX, open_store
+from dagster_bus.stores import SQLITE_PREFIX, open_memory_store, open_store
 
 
 class Bus(core.Bus):
@@ -14,25 +20,54 @@ class Bus(core.Bus):
 
     @classmethod
     def open(cls, where: str | Path, *, create: bool = True) -> Self:
-        """Open the bus that a `topics.yaml` declares, or the topics of the store at a URL.
+        """Open the bus that a `topics.yaml` declares, or the topics of the store at a URL, by the
+        rules they were last declared with.
 
         A file's store is made if it does not exist yet, unless `create` is off; a URL's must."""
         if "://" in str(where):
-            store = open_store(str(where), create=False)
-            return cls(store, store.topics())
+            return cls._on(open_store(str(where), create=False), lambda store: store.topics())
         return cls.declared(load_spec(where), create=create)
 
     @classmethod
     def declared(cls, loaded: LoadedSpec, *, create: bool = True) -> Self:
         """Open the bus of a file that was read already."""
-        store = open_store(store_url(loaded), create=create)
         topics = topic_configs(loaded)
+        durable = [topic for topic in topics if topic.durable]
+
+        def declare(store: Store) -> list[TopicConfig]:
+            store.declare(durable)
+            return topics
+
+        return cls._on(open_store(store_url(loaded), create=create), declare, group_configs(loaded))
+
+    @classmethod
+    def _on(
+        cls,
+        store: Store,
+        find_topics: Callable[[Store], list[TopicConfig]],
+        groups: Iterable[GroupConfig] = (),
+    ) -> Self:
+        """A bus on an open store, which is closed again if that fails."""
         try:
-            store.declare(topics)
+            topics = find_topics(store)
+            return cls(store, topics, groups, schemas=_schemas(topics), memory=_memory(topics))
         except BaseException:
             store.close()
             raise
-        return cls(store, topics, group_configs(loaded))
+
+
+def _schemas(topics: Iterable[TopicConfig]) -> dict[str, PayloadSchema]:
+    return {topic.name: compile_schema(topic.schema) for topic in topics if topic.schema}
+
+
+def _memory(topics: Iterable[TopicConfig]) -> Store | None:
+    """A store for the topics that are not durable, if there are any."""
+    fleeting = [topic for topic in topics if not topic.durable]
+    if not fleeting:
+        return None
+    memory = open_memory_store()
+    memory.declare(fleeting)
+    return memory
 
 
 def store_url(loaded: LoadedSpec) -> str:

@@ -51,7 +51,7 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _story(letter: DeadLetter) -> dict[str, Any]:
-    event = asdict(letter.event)
+    event = letter.event._asdict()
     del event["payload_json"], event["attributes_json"]
     return {
         "id": letter.id,

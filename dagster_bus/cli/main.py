@@ -1,6 +1,6 @@
 """The entry point: shared options, and errors turned into messages and exit codes.
 
-Exit codes: 0 done, 1 failed, 2 store not found, 4 bad arguments.
+Exit codes: 0 done, 1 failed, 2 store not found, 4 bad arguments, 5 dropped as a duplicate.
 """
 
 import sys
@@ -10,8 +10,12 @@ import click
 
 from dagster_bus.cli.dlq import dlq
 from dagster_bus.cli.groups import groups
+from dagster_bus.cli.init import init
 from dagster_bus.cli.output import complain
 from dagster_bus.cli.publish import publish
+from dagster_bus.cli.tail import tail
+from dagster_bus.cli.topics import prune, topics
+from dagster_bus.cli.transfer import export, import_
 from dagster_bus.cli.validate import validate
 from dagster_bus.errors import BusError, SpecError
 
@@ -33,7 +37,7 @@ def commands(context: click.Context, file: str) -> None:
     context.obj = file
 
 
-for _command in (validate, publish, groups, dlq):
+for _command in (init, validate, publish, tail, topics, groups, dlq, export, import_, prune):
     commands.add_command(_command)
 
 
@@ -48,6 +52,9 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(BAD_ARGUMENTS)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        sys.stdout = None  # type: ignore[assignment]
+        sys.exit(0)
     except click.Abort:
         complain("stopped")
         sys.exit(1)

@@ -1,16 +1,17 @@
 """How commands speak: tables for people, JSON for programs, errors in one line."""
 
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from io import BufferedReader
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from dagster_bus.core.event import Published
 
 
 def print_json(data: Any) -> None:
@@ -52,13 +53,15 @@ def complain(message: str) -> None:
     click.echo(f"dagster-bus: {message}", err=True)
 
 
-def standard_input() -> Iterator[list[bytes]]:
-    """Standard input in groups of lines, each group as soon as it is there."""
-    stream = cast(BufferedReader, sys.stdin.buffer)
-    rest = b""
-    while chunk := stream.read1(1 << 20):
-        *lines, rest = (rest + chunk).split(b"\n")
-        if lines:
-            yield lines
-    if rest:
-        yield [rest]
+def say_position(position: Published, as_json: bool) -> None:
+    """Where an event stands, in one line."""
+    if as_json:
+        click.echo(json.dumps(position._asdict()))
+    else:
+        again = "  (a duplicate: it was there before)" if position.duplicate else ""
+        click.echo(f"{position.topic}/{position.partition}:{position.offset}  {position.id}{again}")
+
+
+def as_time(ms: int) -> str:
+    """A time in UTC, to the millisecond."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

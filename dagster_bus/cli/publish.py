@@ -1,22 +1,34 @@
 """`dagster-bus publish`"""
 
-import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 
-from dagster_bus.cli.output import counted, standard_input
-from dagster_bus.core.event import Attribute, Message, Published
+from dagster_bus.cli.options import attribute_values
+from dagster_bus.cli.output import counted, say_position
+from dagster_bus.cli.reading import STDIN, numbered_lines
+from dagster_bus.cli.sending import send, understood
+from dagster_bus.connectors.ndjson import parse_json
+from dagster_bus.core.event import PRIORITIES, Message, Published
 from dagster_bus.errors import InvalidPayloadError
 from dagster_bus.opening import Bus
+
+DUPLICATE = 5
 
 
 @click.command()
 @click.argument("topic")
 @click.argument("payload", required=False)
+@click.option(
+    "--file",
+    "source_file",
+    metavar="FILE",
+    help="Publish each line of a file; - is standard input.",
+)
 @click.option("--key", help="Events of one key keep their order.")
+@click.option("--key-field", metavar="NAME", help="Take the key from this field of each payload.")
 @click.option("--source", help="Who publishes.")
 @click.option(
     "-a",
@@ -26,88 +38,96 @@ from dagster_bus.opening import Bus
     metavar="NAME=VALUE",
     help="An attribute that groups can filter by; repeat it for more.",
 )
+@click.option("--priority", type=click.Choice(PRIORITIES), default="normal", show_default=True)
+@click.option(
+    "--idempotency-key",
+    metavar="TEXT",
+    help="An event with the same key is not added again while the topic remembers it.",
+)
+@click.option("--ttl", "ttl_s", type=int, metavar="SECONDS", help="Of no interest after that.")
+@click.option("--schema-version", type=int, help="The version that the payload is written in.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not print where each event stands.")
 @click.option("--json", "as_json", is_flag=True, help="Print positions as JSON, one a line.")
-@click.pass_obj
+@click.pass_context
 def publish(
-    file: str,
+    context: click.Context,
     topic: str,
     payload: str | None,
-    key: str | None,
-    source: str | None,
+    source_file: str | None,
+    key_field: str | None,
     attributes: tuple[str, ...],
+    quiet: bool,
     as_json: bool,
+    **envelope: Any,
 ) -> None:
-    """Append events to TOPIC: the JSON text PAYLOAD, or each line of standard input.
+    """Append events to TOPIC: the JSON text PAYLOAD, or each line of a file or standard input.
 
-    Prints for each where it stands (topic/partition:offset) and its id."""
-    extra = _attributes(attributes)
-    if payload is None and sys.stdin.isatty():
-        click.echo("Reading one JSON text a line; Ctrl-D ends.", err=True)
-    with Bus.open(file) as bus:
-
-        def send(values: list[Any]) -> None:
-            messages = [Message(value, key, source, extra) for value in values]
-            for position in bus.publish_many(topic, messages):
-                _show(position, as_json)
-
+    Prints for each where it stands (topic/partition:offset) and its id. Exit code 5: a single
+    event was dropped as a duplicate."""
+    if payload is not None and source_file is not None:
+        raise click.UsageError("give a PAYLOAD or a --file, and not both")
+    envelope["attributes"] = attribute_values(attributes, "--attribute")
+    message = _message_maker(key_field, envelope)
+    with Bus.open(context.obj) as bus:
         if payload is not None:
-            send([_parsed(payload, "PAYLOAD")])
+            (position,) = bus.publish_many(topic, [_parsed(payload, message)])
+            _say([position], quiet, as_json)
+            if position.duplicate:
+                context.exit(DUPLICATE)
         else:
-            _stream(send)
+            _stream(
+                bus,
+                topic,
+                source_file or STDIN,
+                message,
+                partial(_say, quiet=quiet, as_json=as_json),
+            )
 
 
-def _stream(send: Callable[[list[Any]], None]) -> None:
-    """Send standard input as it comes. What stands before a mistake is sent, and said to be."""
-    number = count = 0
-    for lines in standard_input():
-        values = []
-        try:
-            for line in lines:
-                number += 1
-                if line.strip():
-                    values.append(_parsed(line, f"line {number}"))
-        except InvalidPayloadError as error:
-            send(values)
-            count += len(values)
-            raise InvalidPayloadError(
-                f"{error} ({counted(count, 'event')} before it published; go on from there)"
-            ) from None
-        send(values)
-        count += len(values)
-    click.echo(f"{counted(count, 'event')} published", err=True)
+def _say(published: list[Published], quiet: bool, as_json: bool) -> None:
+    if not quiet:
+        for position in published:
+            say_position(position, as_json)
 
 
-def _parsed(text: str | bytes, place: str) -> Any:
+def _message_maker(key_field: str | None, envelope: dict[str, Any]) -> Callable[[Any], Message]:
+    if key_field is None:
+        return lambda payload: Message(payload, **envelope)
+    if envelope["key"] is not None:
+        raise click.UsageError("give --key or --key-field, and not both")
+    rest = {name: value for name, value in envelope.items() if name != "key"}
+
+    def message(payload: Any) -> Message:
+        key = payload.get(key_field) if isinstance(payload, dict) else None
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise InvalidPayloadError(f"no field {key_field!r} with text or a number for its key")
+        return Message(payload, key=str(key), **rest)
+
+    return message
+
+
+def _stream(
+    bus: Bus,
+    topic: str,
+    file: str,
+    message: Callable[[Any], Message],
+    say: Callable[[list[Published]], None],
+) -> None:
+    count = dropped = 0
+    for group in numbered_lines(file):
+        lines, mistake = understood(group, lambda text: message(parse_json(text)))
+        published, refused = send(bus, topic, lines)
+        say(published)
+        count += len(published)
+        dropped += sum(position.duplicate for position in published)
+        if mistake := refused or mistake:
+            raise mistake.told(f"{counted(count, 'event')} before it published; go on from there")
+    again = f", {counted(dropped, 'duplicate')} among them dropped" if dropped else ""
+    click.echo(f"{counted(count, 'event')} published{again}", err=True)
+
+
+def _parsed(text: str, message: Callable[[Any], Message]) -> Message:
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        problem = f"{error.msg} at column {error.colno}"
-    except (ValueError, RecursionError) as error:
-        problem = str(error)
-    raise InvalidPayloadError(f"{place} is not JSON: {problem}")
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON value")
-
-
-def _attributes(pairs: tuple[str, ...]) -> dict[str, Attribute]:
-    """NAME=VALUE pairs; a value is a number or a boolean if it looks like one, else text."""
-    found: dict[str, Attribute] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--attribute")
-        try:
-            value = json.loads(text, parse_constant=str)
-        except (ValueError, RecursionError):
-            value = text
-        found[name] = value if isinstance(value, str | int | float) else text
-    return found
-
-
-def _show(position: Published, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(position._asdict()))
-    else:
-        click.echo(f"{position.topic}/{position.partition}:{position.offset}  {position.id}")
+        return message(parse_json(text))
+    except InvalidPayloadError as error:
+        raise InvalidPayloadError(f"PAYLOAD: {error}") from None

@@ -106,9 +106,7 @@ class Bus(Closing):
         given = list(messages)
         if not given:
             return []
-        batch, payloads = check_messages(
-            given, config, current, self._partitioner, self._now_ms()
-        )
+        batch, payloads = check_messages(given, config, current, self._partitioner, self._now_ms())
         if schema:
             schema.require(payloads, batch.schema_versions)
         published = self._log_of(config).append(batch)

@@ -7,7 +7,12 @@ empty, and a loop over one kind of value is fast.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from dagster_bus.core.encoding import encode_attributes, encode_payload, require_text, verified_payload
+from dagster_bus.core.encoding import (
+    encode_attributes,
+    encode_payload,
+    require_text,
+    verified_payload,
+)
 from dagster_bus.core.event import NORMAL_PRIORITY, PRIORITIES, Batch, Message, uuid7s
 from dagster_bus.core.partitioner import Partitioner
 from dagster_bus.core.topic import TopicConfig
@@ -51,7 +56,7 @@ def check_messages(
     keys = _each(said.key, _text("key", config.max_key_bytes))
     batch = Batch(
         topic=config.name,
-        partitions=partitioner.choose(keys, config.partitions),
+        partitions=_partitions(said.partition, keys, config, partitioner),
         ids=_ids(said.id, now_ms),
         keys=keys,
         sources=_each(said.source, _text("source", config.max_key_bytes)),
@@ -116,6 +121,27 @@ def _sizes(
     return sizes
 
 
+def _partitions(
+    given: Sequence[int | None],
+    keys: Sequence[str | None],
+    config: TopicConfig,
+    partitioner: Partitioner,
+) -> list[int]:
+    chosen = partitioner.choose(keys, config.partitions)
+    if given.count(None) == len(given):
+        return chosen
+
+    def check(number: int) -> int:
+        if type(number) is not int or not 0 <= number < config.partitions:
+            raise InvalidEvent(
+                f"{config.name} has partitions 0 to {config.partitions - 1}, and no {number!r}"
+            )
+        return number
+
+    own = _each(given, check)
+    return [here if at is None else at for at, here in zip(own, chosen, strict=True)]
+
+
 def _ids(given: Sequence[str | None], now_ms: int) -> list[str]:
     made = uuid7s(now_ms, len(given))
     if given.count(None) == len(given):
@@ -143,7 +169,7 @@ def _each(
     except UsageError as error:
         if len(column) == 1:
             raise
-        raise type(error)(f"message {len(checked) + 1} of {len(column)}: {error}") from None
+        raise error.of_message(len(checked), len(column)) from None
     return checked
 
 

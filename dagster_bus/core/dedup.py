@@ -25,23 +25,37 @@ class Sifted:
         ]
 
 
-def sift(batch: Batch, known: Mapping[str, Published]) -> Sifted:
-    """Take out the events whose idempotency key is known, or comes earlier in the batch."""
+def sift(batch: Batch, known: Mapping[str, Published], now_ms: int) -> Sifted:
+    """Take out the events whose idempotency key is known, or comes earlier in the batch, from not
+    longer ago than the batch's window. An event of another log is judged by its own time."""
     answers: list[Published | tuple[int, bool]] = []
     places: list[int] = []
-    earlier: dict[str, int] = {}
-    for place, key in enumerate(batch.idempotency_keys):
-        if key is not None and key in known:
+    earlier: dict[str, tuple[int, int]] = {}
+    pairs = zip(batch.idempotency_keys, _times(batch, now_ms), strict=True)
+    for place, (key, time) in enumerate(pairs):
+        since_ms = time - batch.dedup_ms
+        if key is not None and key in earlier and earlier[key][1] > since_ms:
+            answers.append((earlier[key][0], True))
+        elif key is not None and key in known and key not in earlier and known[key].ts > since_ms:
             answers.append(known[key]._replace(duplicate=True))
-        elif key is not None and key in earlier:
-            answers.append((earlier[key], True))
         else:
             if key is not None:
-                earlier[key] = len(places)
+                earlier[key] = (len(places), time)
             answers.append((len(places), False))
             places.append(place)
     fresh = batch if len(places) == batch.count else batch.take(places)
     return Sifted(fresh, answers)
+
+
+def oldest_that_counts(batch: Batch, now_ms: int) -> int:
+    """Keys given at this time or before are of no interest to any event of the batch."""
+    return min(_times(batch, now_ms)) - batch.dedup_ms
+
+
+def _times(batch: Batch, now_ms: int) -> Sequence[int]:
+    if batch.times is None:
+        return [now_ms] * batch.count
+    return [now_ms if time is None else min(time, now_ms) for time in batch.times]
 
 
 def keys_to_sift(batch: Batch) -> list[str]:

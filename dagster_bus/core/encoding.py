@@ -14,7 +14,9 @@ LARGEST_INTEGER = (1 << 63) - 1
 
 _EXACT = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 _PLAIN_ONLY = (
-    orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+    orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 
 

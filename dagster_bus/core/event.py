@@ -34,6 +34,8 @@ class Message(NamedTuple):
     ts: int | None = None
     """Id and time of an event that comes from another log. The time is kept as far as order in
     the partition allows, and never lies ahead of the clock."""
+    partition: int | None = None
+    """A partition to go to, whatever the key says."""
 
 
 class Batch(NamedTuple):
@@ -132,4 +134,4 @@ def uuid7s(now_ms: int, count: int) -> list[str]:
         f"7{dice & 0xFFF:03x}-{0x8000 | dice >> 12 & 0x3FFF:04x}-"
     )
     first = dice >> 26 & 0x7FFFFFFFFFFF
-    return [head + "%012x" % number for number in range(first, first + count)]
+    return [f"{head}{number:012x}" for number in range(first, first + count)]

@@ -32,12 +32,12 @@ class SchemaCheck:
             return
         place, problem = next(iter(sorted(problems.items())))
         if self._schema.strict:
-            which = f"message {place + 1} of {len(payloads)}: " if len(payloads) > 1 else ""
-            raise SchemaMismatch(f"{which}the payload does not fit {self._topic}: {problem}")
+            error = SchemaMismatch(f"the payload does not fit {self._topic}: {problem}")
+            raise error.of_message(place, len(payloads)) if len(payloads) > 1 else error
         self._warn(len(problems), problem)
 
     def _warn(self, count: int, problem: str) -> None:
-        """One line for the first misfit, the tenth, the hundredth: enough to notice, and to read."""
+        """One line for the first misfit, the tenth, the hundredth: enough to be noticed."""
         with self._lock:
             before, self._misfits = self._misfits, self._misfits + count
             now = self._misfits

@@ -22,6 +22,8 @@ class Work:
     columns: dict[str, str]
     pipeline: Pipeline
     table: str
+    compacted: bool = False
+    """Whether compaction may have taken events out; they are counted as filtered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def process(
     """Bring a delivery's rows into the table, once. `check_lease` raises if the lease is lost."""
     sink = DeltaSink(work.table, delivery)
     events = read_events(spark, work.store, delivery.ranges, work.wanted, work.columns)
-    filtered = delivery.size - events.count() if work.wanted else 0
+    filtered = delivery.size - events.count() if work.wanted or work.compacted else 0
     if sink.committed():
         return Result(rows=0, files=0, filtered=filtered, repeated=True)
     written = sink.write(apply_pipeline(work.pipeline, events, name=work.name))

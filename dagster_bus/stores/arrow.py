@@ -16,7 +16,7 @@ from adbc_driver_sqlite import StatementOptions
 
 from dagster_bus.core.topic import EventFilter, OffsetRange
 from dagster_bus.errors import StoreError
-from dagster_bus.stores import sqlite_path
+from dagster_bus.stores import is_mongo, sqlite_path
 from dagster_bus.stores.sqlite_connection import load_queries
 
 MAX_BATCH = 32_768
@@ -51,27 +51,44 @@ def pieces(ranges: Sequence[OffsetRange], most: int = MAX_BATCH) -> list[OffsetR
 
 def read_batches(url: str, span: OffsetRange, wanted: EventFilter) -> Iterator[pa.RecordBatch]:
     """The events of a piece that pass a filter, in order."""
-    table = _enveloped(_read_table(sqlite_path(url), span), span)
-    if table.num_rows != len(span):
-        raise StoreError(
-            f"{span} has {table.num_rows} of its {len(span)} events in the store; what is not "
-            "there must not be counted as processed"
-        )
+    table, compacted_to = _read_mongo(url, span) if is_mongo(url) else _read_sqlite(url, span)
+    _require_complete(table, span, compacted_to)
     if wanted:
         passes = [wanted.matches(json.loads(text)) for text in table["attributes"].to_pylist()]
         table = table.filter(pa.array(passes, pa.bool_()))
     yield from table.to_batches()
 
 
-def _read_table(path: str, span: OffsetRange) -> pa.Table:
-    with adbc.connect(f"file:{quote(path)}?mode=ro") as connection, connection.cursor() as cursor:
+def _require_complete(table: pa.Table, span: OffsetRange, compacted_to: int) -> None:
+    """Compaction takes events out up to where it has looked; from there on all must be there."""
+    first = max(span.first, compacted_to + 1)
+    expected = max(span.last - first + 1, 0)
+    found = pc.sum(pc.greater_equal(table["offset"], first)).as_py() or 0
+    if found != expected:
+        raise StoreError(
+            f"{span} has {found} of its {expected} events in the store; what is not there must "
+            "not be counted as processed"
+        )
+
+
+def _read_mongo(url: str, span: OffsetRange) -> tuple[pa.Table, int]:
+    from dagster_bus.stores.mongo_arrow import read_table
+
+    return read_table(url, span)
+
+
+def _read_sqlite(url: str, span: OffsetRange) -> tuple[pa.Table, int]:
+    path = f"file:{quote(sqlite_path(url))}?mode=ro"
+    at = (span.topic, span.partition)
+    with adbc.connect(path) as connection, connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout = 30000")
         cursor.adbc_statement.set_options(**{StatementOptions.BATCH_ROWS.value: str(MAX_BATCH)})
-        cursor.execute(
-            load_queries()["read_events_arrow"],
-            (span.topic, span.partition, span.first, span.last),
-        )
-        return cursor.fetch_arrow_table()
+        cursor.execute(load_queries()["read_events_arrow"], (*at, span.first, span.last))
+        table = cursor.fetch_arrow_table()
+        # Asked last: what compaction took out before the events were read, it says by now.
+        cursor.execute(load_queries()["compacted_to"], at)
+        compacted_to = cursor.fetchone()
+    return _enveloped(table, span), compacted_to[0] if compacted_to else 0
 
 
 def _enveloped(table: pa.Table, span: OffsetRange) -> pa.Table:

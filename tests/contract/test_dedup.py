@@ -17,9 +17,7 @@ ALL = 1 << 39
 
 
 def keyed(*keys: str | None, topic: str = "orders", dedup_ms: int = MINUTE_MS, **more: object):  # type: ignore[no-untyped-def]
-    return new_batch(
-        topic, [0] * len(keys), idempotency_keys=list(keys), dedup_ms=dedup_ms, **more
-    )
+    return new_batch(topic, [0] * len(keys), idempotency_keys=list(keys), dedup_ms=dedup_ms, **more)
 
 
 def count(store: Store) -> int:
@@ -63,6 +61,16 @@ def test_a_key_is_forgotten_when_its_window_is_over(store: Store) -> None:
     assert anew == outside._replace(duplicate=True)
 
 
+def test_events_of_another_log_are_judged_by_their_own_time(store: Store) -> None:
+    """What was accepted there is accepted here: the key came again when its window was over."""
+    store.declare([TopicConfig("orders")])
+    times = [START_MS - 3 * MINUTE_MS, START_MS - 2 * MINUTE_MS, START_MS - 2 * MINUTE_MS + 1]
+    published = append(store, keyed("a", "a", "a", times=times))
+    assert [at.duplicate for at in published] == [False, False, True]
+    (later,) = append(store, keyed("a", times=[START_MS - MINUTE_MS]))
+    assert not later.duplicate
+
+
 def test_topics_have_keys_of_their_own_and_may_have_no_window(store: Store) -> None:
     store.declare([TopicConfig("orders"), TopicConfig("other")])
     append(store, keyed("a"))
@@ -97,7 +105,7 @@ def test_every_event_is_answered_and_every_key_is_fresh_once(
     keys: list[str | None], known_keys: set[str]
 ) -> None:
     known = {key: Published("orders", 0, 1, key, 5) for key in known_keys}
-    sifted = sift(keyed(*keys), known)
+    sifted = sift(keyed(*keys), known, 5)
     fresh_keys = sifted.fresh.idempotency_keys
     assert len(set(fresh_keys) - {None}) == len([key for key in fresh_keys if key])
     places = [Published("orders", 0, 9, id, 6) for id in sifted.fresh.ids]

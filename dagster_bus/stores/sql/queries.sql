@@ -19,6 +19,11 @@ SELECT topic, partition, id, next_offset, last_ts, appended_bytes
 FROM logs
 WHERE (topic, partition) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))
 
+-- name: end
+SELECT topic, partition, id, next_offset, last_ts, appended_bytes
+FROM logs
+WHERE topic = ? AND partition = ?
+
 -- name: insert_event
 INSERT INTO events (pos, ts, bytes, id, key, source, schema_version, attributes, priority,
                     idempotency_key, ttl_s, payload, payload_sha256)
@@ -29,7 +34,7 @@ SELECT key, partition, "offset", event_id, ts
 FROM idempotency
 WHERE topic = :topic
   AND key IN (SELECT value FROM json_each(:keys))
-  AND ts > :now - :window
+  AND ts > :since
 
 -- name: note_key
 INSERT INTO idempotency (topic, key, expires_ms, partition, "offset", event_id, ts)

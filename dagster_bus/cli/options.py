@@ -1,0 +1,55 @@
+"""Options that several commands share, and what their texts mean."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from dagster_bus.core.event import Attribute
+from dagster_bus.core.position import AtOffset, AtTime, Start
+
+
+def attribute_values(pairs: tuple[str, ...], option: str) -> dict[str, Attribute]:
+    """NAME=VALUE pairs; a value is a number or a boolean if it looks like one, else text."""
+    found: dict[str, Attribute] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint=option)
+        try:
+            value = json.loads(text, parse_constant=str)
+        except (ValueError, RecursionError):
+            value = text
+        found[name] = value if isinstance(value, str | int | float) else text
+    return found
+
+
+class StartType(click.ParamType):
+    """earliest, latest, an offset, or a time in ISO 8601 (UTC unless it says otherwise)."""
+
+    name = "start"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Start:
+        if not isinstance(value, str):
+            start: Start = value
+            return start
+        if value in ("earliest", "latest"):
+            return value  # type: ignore[return-value]
+        if value.isdecimal():
+            return AtOffset(int(value))
+        try:
+            time = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is not a place to begin: write earliest, latest, an offset such as "
+                "1200, or a time such as 2026-11-18T04:00",
+                param,
+                context,
+            )
+        return AtTime(int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000))
+
+
+START = StartType()

@@ -1,0 +1,1 @@
+"""Ways in and out of the bus besides publishing and reading."""
