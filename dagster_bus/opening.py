@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Self
 
 from dagster_bus.core import bus as core
-from dagster_bus.core.checking import PayloadSchema
 from dagster_bus.core.groups import GroupConfig
 from dagster_bus.core.store import Store
 from dagster_bus.core.topic import TopicConfig
@@ -50,14 +49,11 @@ class Bus(core.Bus):
         """A bus on an open store, which is closed again if that fails."""
         try:
             topics = find_topics(store)
-            return cls(store, topics, groups, schemas=_schemas(topics), memory=_memory(topics))
+            memory = _memory(topics)
+            return cls(store, topics, groups, compile_schema=compile_schema, memory=memory)
         except BaseException:
             store.close()
             raise
-
-
-def _schemas(topics: Iterable[TopicConfig]) -> dict[str, PayloadSchema]:
-    return {topic.name: compile_schema(topic.schema) for topic in topics if topic.schema}
 
 
 def _memory(topics: Iterable[TopicConfig]) -> Store | None:

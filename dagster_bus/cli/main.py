@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 store not found, 4 bad arguments, 5 dropped as a duplicate.
 """
 
+import os
 import sys
 from io import TextIOWrapper
 
@@ -46,14 +47,13 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail
     try:
-        commands.main(prog_name="dagster-bus", standalone_mode=False)
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
+        code = commands.main(prog_name="dagster-bus", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
         sys.exit(BAD_ARGUMENTS)
     except BrokenPipeError:  # whoever read the output has seen enough
-        sys.stdout = None  # type: ignore[assignment]
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except click.Abort:
         complain("stopped")

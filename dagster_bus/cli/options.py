@@ -25,7 +25,7 @@ def attribute_values(pairs: tuple[str, ...], option: str) -> dict[str, Attribute
     return found
 
 
-class StartType(click.ParamType):
+class StartType(click.ParamType[Start]):
     """earliest, latest, an offset, or a time in ISO 8601 (UTC unless it says otherwise)."""
 
     name = "start"

@@ -51,6 +51,7 @@ DUPLICATE = 5
 @click.pass_context
 def publish(
     context: click.Context,
+    /,
     topic: str,
     payload: str | None,
     source_file: str | None,

@@ -59,7 +59,7 @@ def _opened(file: str) -> Iterator[BufferedIOBase]:
         yield cast(BufferedIOBase, sys.stdin.buffer)
         return
     try:
-        stream = Path(file).open("rb")
+        stream = Path(file).open("rb")  # noqa: SIM115  (closed below)
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
     with stream:

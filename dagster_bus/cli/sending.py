@@ -44,4 +44,5 @@ def send(
         return bus.publish_many(topic, messages), None
     except UsageError as error:
         index = error.index or 0
-        return bus.publish_many(topic, messages[:index]), Mistake(numbered[index][0], error)
+        before = bus.publish_many(topic, messages[:index]) if index else []
+        return before, Mistake(numbered[index][0], error)

@@ -79,9 +79,9 @@ def _row(summary: Mapping[str, Any]) -> dict[str, Any]:
     kind = f"v{version}{', strict' if summary['strict'] else ''}" if version else "none"
     return {
         "topic": summary["topic"],
-        "partitions": summary["partitions"],
+        "parts": summary["partitions"],
         "published": summary["published"],
         "trimmed": summary["trimmed"],
         "schema": kind if summary["durable"] else f"{kind}, in memory",
-        "newest": as_time(summary["last_ts"]) if summary["last_ts"] else "",
+        "newest": as_time(summary["last_ts"])[:19] if summary["last_ts"] else "",
     }

@@ -95,7 +95,7 @@ def _target(output: str) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, sys.stdout.buffer)
         return
     try:
-        stream = Path(output).open("xb")
+        stream = Path(output).open("xb")  # noqa: SIM115  (closed below)
     except FileExistsError:
         raise UsageError(f"{output} exists already; name a file that is to be made") from None
     except OSError as error:

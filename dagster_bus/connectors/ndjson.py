@@ -82,7 +82,7 @@ def _message(data: dict[str, Any], *, keep_place: bool) -> Message:
     if not isinstance(attributes, dict):
         raise InvalidEvent("the field 'attributes' is an object of names and values")
     if data.get("scope") is not None:
-        attributes = {**attributes, SCOPE: data["scope"]}
+        attributes = {SCOPE: data["scope"], **attributes}
     return Message(
         payload=data["payload"],
         key=data.get("key"),

@@ -92,7 +92,7 @@ class Appender:
         with self._state:
             count = events = 0
             for request in self._queue:
-                events += request.batch.count
+                events += request.batch.length
                 if count and events > MOST_EVENTS:
                     break
                 count += 1

@@ -19,6 +19,7 @@ from dagster_bus.core.store import Bounds, DeadLetter, Store
 from dagster_bus.core.topic import (
     EventFilter,
     OffsetRange,
+    SchemaConfig,
     TopicConfig,
     TopicPartition,
     matching,
@@ -48,7 +49,7 @@ class Bus(Closing):
         groups: Iterable[GroupConfig] = (),
         clock: Clock = system_clock,
         *,
-        schemas: Mapping[str, PayloadSchema] | None = None,
+        compile_schema: Callable[[SchemaConfig], PayloadSchema] | None = None,
         memory: Store | None = None,
     ) -> None:
         self._store = store
@@ -56,7 +57,8 @@ class Bus(Closing):
         self._groups = {group.name: group for group in groups}
         self._clock = clock
         self._partitioner = Partitioner()
-        self._schemas = {name: SchemaCheck(name, each) for name, each in (schemas or {}).items()}
+        self._compile_schema = compile_schema
+        self._schemas: dict[str, SchemaCheck] = {}
         self._durable = Appender(store, self._now_ms)
         self._memory = Appender(memory, self._now_ms) if memory is not None else None
         self._in_memory = 0
@@ -101,7 +103,7 @@ class Bus(Closing):
     def publish_many(self, topic: str, messages: Iterable[Message | Any]) -> list[Published]:
         """Append events together: all of them, or none. Whatever is not a Message is a payload."""
         config = self._topic(topic)
-        schema = self._schemas.get(topic)
+        schema = self._schema(config)
         current = schema.current if schema else UNDECLARED_VERSION
         given = list(messages)
         if not given:
@@ -245,6 +247,16 @@ class Bus(Closing):
     def _require_open(self) -> None:
         if self._closed:
             raise BusClosedError("this bus was closed; open another one")
+
+    def _schema(self, config: TopicConfig) -> SchemaCheck | None:
+        """A topic's schema, made ready when it is first needed: many who open a bus only read."""
+        if config.schema is None or self._compile_schema is None:
+            return None
+        check = self._schemas.get(config.name)
+        if check is None:
+            check = SchemaCheck(config, self._compile_schema(config.schema))
+            self._schemas[config.name] = check
+        return check
 
     def _log_of(self, config: TopicConfig) -> Appender:
         if config.durable:

@@ -4,8 +4,8 @@ Messages are turned into columns, and columns are checked one after the other: m
 empty, and a loop over one kind of value is fast.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dagster_bus.core.encoding import (
     encode_attributes,
@@ -13,7 +13,14 @@ from dagster_bus.core.encoding import (
     require_text,
     verified_payload,
 )
-from dagster_bus.core.event import NORMAL_PRIORITY, PRIORITIES, Batch, Message, uuid7s
+from dagster_bus.core.event import (
+    NORMAL_PRIORITY,
+    PRIORITIES,
+    Attribute,
+    Batch,
+    Message,
+    uuid7s,
+)
 from dagster_bus.core.partitioner import Partitioner
 from dagster_bus.core.topic import TopicConfig
 from dagster_bus.core.window import FIRST_WINDOW_MS
@@ -23,6 +30,8 @@ MAX_ID_BYTES = 256
 LARGEST_SMALL_NUMBER = (1 << 31) - 1
 UNDECLARED_VERSION = 1
 """The schema version of an event whose topic has no schema and whose publisher names none."""
+
+_NOTHING_ELSE: tuple[Any, ...] = Message(None)[1:]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,39 +47,49 @@ class PayloadSchema(Protocol):
         """What is wrong with those payloads that do not fit, by their place."""
 
 
+class _Columns(NamedTuple):
+    """The fields of `Message`, each of all messages."""
+
+    payload: Sequence[Any]
+    key: Sequence[str | None]
+    source: Sequence[str | None]
+    attributes: Sequence[Mapping[str, Attribute] | None]
+    priority: Sequence[str]
+    idempotency_key: Sequence[str | None]
+    ttl_s: Sequence[int | None]
+    schema_version: Sequence[int | None]
+    payload_sha256: Sequence[str | None]
+    id: Sequence[str | None]
+    ts: Sequence[int | None]
+    partition: Sequence[int | None]
+
+
 def check_messages(
-    messages: Iterable[Message | Any],
+    messages: Sequence[Message | Any],
     config: TopicConfig,
     current_version: int,
     partitioner: Partitioner,
     now_ms: int,
 ) -> tuple[Batch, Sequence[Any]]:
     """A batch, and the payloads it was made from. Whatever is not a Message is a payload."""
-    given = list(messages)
-    said = _columns(given)
-    count = len(given)
+    said = _columns(messages)
+    short = _text_of(config.max_key_bytes)
     digests = _each(said.payload_sha256, _digest)
     encoded = _encoded(said.payload, digests)
     _require_small(encoded, config.max_payload_bytes)
     attributes = _each(said.attributes, encode_attributes, "{}")
-    keys = _each(said.key, _text("key", config.max_key_bytes))
+    keys = _each(said.key, short("key"))
     batch = Batch(
         topic=config.name,
         partitions=_partitions(said.partition, keys, config, partitioner),
         ids=_ids(said.id, now_ms),
         keys=keys,
-        sources=_each(said.source, _text("source", config.max_key_bytes)),
-        schema_versions=_each(
-            said.schema_version, _whole_number("schema_version", least=1), current_version
-        ),
+        sources=_each(said.source, short("source")),
+        schema_versions=_each(said.schema_version, _version, current_version),
         attributes=attributes,
-        priorities=[NORMAL_PRIORITY] * count
-        if said.priority.count("normal") == count
-        else _each(said.priority, _priority, NORMAL_PRIORITY),
-        idempotency_keys=_each(
-            said.idempotency_key, _text("idempotency_key", config.max_key_bytes)
-        ),
-        ttls=_each(said.ttl_s, _whole_number("ttl_s", least=0)),
+        priorities=_priorities(said.priority),
+        idempotency_keys=_each(said.idempotency_key, short("idempotency_key")),
+        ttls=_each(said.ttl_s, _ttl),
         payloads=[text.decode() for text in encoded],
         payload_sha256s=digests,
         sizes=_sizes(keys, attributes, encoded),
@@ -80,15 +99,13 @@ def check_messages(
     return batch, said.payload
 
 
-def _columns(given: Sequence[Message | Any]) -> Message:
-    """The fields of all messages, each as a sequence of its own."""
+def _columns(given: Sequence[Message | Any]) -> _Columns:
     kinds = set(map(type, given))
     if Message not in kinds:
-        empty = Message(None)
-        return Message(given, *([value] * len(given) for value in empty[1:]))  # type: ignore[arg-type]
+        return _Columns(given, *([value] * len(given) for value in _NOTHING_ELSE))
     if len(kinds) > 1:
         given = [each if type(each) is Message else Message(each) for each in given]
-    return Message(*zip(*given, strict=True))
+    return _Columns(*zip(*given, strict=True))
 
 
 def _encoded(payloads: Sequence[Any], digests: Sequence[str | None]) -> list[bytes]:
@@ -146,7 +163,7 @@ def _ids(given: Sequence[str | None], now_ms: int) -> list[str]:
     made = uuid7s(now_ms, len(given))
     if given.count(None) == len(given):
         return made
-    checked = _each(given, _text("id", MAX_ID_BYTES))
+    checked = _each(given, _text_of(MAX_ID_BYTES)("id"))
     return [own or fresh for own, fresh in zip(checked, made, strict=True)]
 
 
@@ -173,17 +190,23 @@ def _each(
     return checked
 
 
-def _text(field: str, most_bytes: int) -> Callable[[str], str]:
-    return lambda text: require_text(field, text, most_bytes)
+def _text_of(most_bytes: int) -> Callable[[str], Callable[[str], str]]:
+    """Checks of texts by the name of their field."""
+    return lambda field: lambda text: require_text(field, text, most_bytes)
 
 
-def _whole_number(field: str, least: int) -> Callable[[int], int]:
-    def check(number: int) -> int:
-        if type(number) is not int or not least <= number <= LARGEST_SMALL_NUMBER:
-            raise InvalidEvent(f"{field} is a whole number from {least} on, and not {number!r}")
-        return number
+def _whole_number(field: str, number: int, least: int) -> int:
+    if type(number) is not int or not least <= number <= LARGEST_SMALL_NUMBER:
+        raise InvalidEvent(f"{field} is a whole number from {least} on, and not {number!r}")
+    return number
 
-    return check
+
+def _version(number: int) -> int:
+    return _whole_number("schema_version", number, 1)
+
+
+def _ttl(number: int) -> int:
+    return _whole_number("ttl_s", number, 0)
 
 
 def _time(ms: int) -> int:
@@ -194,6 +217,12 @@ def _time(ms: int) -> int:
 
 def _digest(text: str) -> str:
     return require_text("payload_sha256", text, MAX_ID_BYTES).lower()
+
+
+def _priorities(names: Sequence[str]) -> list[int]:
+    if names.count("normal") == len(names):
+        return [NORMAL_PRIORITY] * len(names)
+    return _each(names, _priority)
 
 
 def _priority(name: str) -> int:

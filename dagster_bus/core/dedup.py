@@ -43,7 +43,7 @@ def sift(batch: Batch, known: Mapping[str, Published], now_ms: int) -> Sifted:
                 earlier[key] = (len(places), time)
             answers.append((len(places), False))
             places.append(place)
-    fresh = batch if len(places) == batch.count else batch.take(places)
+    fresh = batch if len(places) == batch.length else batch.take(places)
     return Sifted(fresh, answers)
 
 
@@ -54,7 +54,7 @@ def oldest_that_counts(batch: Batch, now_ms: int) -> int:
 
 def _times(batch: Batch, now_ms: int) -> Sequence[int]:
     if batch.times is None:
-        return [now_ms] * batch.count
+        return [now_ms] * batch.length
     return [now_ms if time is None else min(time, now_ms) for time in batch.times]
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,8 +81,8 @@ def _is_attribute(value: Any) -> bool:
     if kind is str or kind is bool:
         return True
     if kind is int:
-        return -LARGEST_INTEGER <= value <= LARGEST_INTEGER
-    return kind is float and value - value == 0
+        return bool(-LARGEST_INTEGER <= value <= LARGEST_INTEGER)
+    return kind is float and math.isfinite(value)
 
 
 def require_text(field: str, text: object, most_bytes: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagster_bus.core.checking import PayloadSchema
+from dagster_bus.core.topic import TopicConfig
 from dagster_bus.errors import SchemaMismatch
 
 log = logging.getLogger("dagster_bus")
@@ -14,8 +15,9 @@ log = logging.getLogger("dagster_bus")
 class SchemaCheck:
     """A topic's schema, and a count of what did not fit it."""
 
-    def __init__(self, topic: str, schema: PayloadSchema) -> None:
-        self._topic = topic
+    def __init__(self, topic: TopicConfig, schema: PayloadSchema) -> None:
+        self._topic = topic.name
+        self._has_tombstones = topic.compacted
         self._schema = schema
         self._lock = threading.Lock()
         self._misfits = 0
@@ -28,6 +30,8 @@ class SchemaCheck:
         """Raise SchemaMismatch for the first payload that does not fit, if the topic is strict;
         else warn."""
         problems = self._schema.problems_in(payloads, versions)
+        if problems and self._has_tombstones:  # a null payload is no order, it deletes one
+            problems = {at: said for at, said in problems.items() if payloads[at] is not None}
         if not problems:
             return
         place, problem = next(iter(sorted(problems.items())))

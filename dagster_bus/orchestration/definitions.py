@@ -18,6 +18,7 @@ from dagster_bus.spark.processing import Work
 from dagster_bus.spark.session import session_config, use_this_python
 from dagster_bus.spec.configs import group_config
 from dagster_bus.spec.load import LoadedSpec, load_spec
+from dagster_bus.spec.unsupported import not_yet
 
 
 def load_definitions(topics_yaml: str | Path) -> Definitions:
@@ -29,7 +30,10 @@ def load_definitions(topics_yaml: str | Path) -> Definitions:
     use_this_python(loaded.spec.spark)
     return Definitions(
         assets=[
-            *(build_topic_asset(name, topic) for name, topic in loaded.spec.topics.items()),
+            *(
+                build_topic_asset(name, topic, loaded.columns_of_topic(name))
+                for name, topic in loaded.spec.topics.items()
+            ),
             *(build_table_asset(loaded, name, work) for name, work in works.items()),
             *(build_dead_letters_asset(name) for name in works),
         ],
@@ -55,6 +59,9 @@ def _works(loaded: LoadedSpec) -> dict[str, Work]:
     works = {}
     problems = list(unusable_names(loaded))
     for name, spec in loaded.spec.groups.items():
+        problems += not_yet(loaded, name)
+        if spec.pipeline is None:  # somebody else reads it
+            continue
         try:
             pipeline = load_pipeline(spec.pipeline)
         except PipelineError as error:
@@ -67,7 +74,8 @@ def _works(loaded: LoadedSpec) -> dict[str, Work]:
             columns=loaded.columns_of(name),
             pipeline=pipeline,
             table=loaded.table_path(name),
+            compacted=any(loaded.spec.topics[each].compaction for each in loaded.topics_of(name)),
         )
     if problems:
-        raise SpecError(problems)
+        raise SpecError(list(dict.fromkeys(problems)))
     return works

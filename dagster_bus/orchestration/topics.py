@@ -6,10 +6,10 @@ from dagster_bus.orchestration.names import topic_key
 from dagster_bus.spec.models import TopicSpec
 
 
-def build_topic_asset(name: str, topic: TopicSpec) -> AssetSpec:
+def build_topic_asset(name: str, topic: TopicSpec, columns: dict[str, str]) -> AssetSpec:
     metadata: dict[str, object] = {"topic": name, "partitions": topic.partitions}
-    if topic.schema_:
-        metadata["dagster/column_schema"] = table_schema(topic.schema_.fields)
+    if columns:
+        metadata["dagster/column_schema"] = table_schema(columns)
     return AssetSpec(
         key=topic_key(name),
         description=topic.description or None,

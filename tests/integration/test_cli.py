@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,11 +35,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def payloads(folder: Path) -> list[object]:
+def payloads(folder: Path, topic: str = "orders.created") -> list[Any]:
     if not (folder / "bus.db").exists():
         return []
     with Bus.open(folder / "topics.yaml") as bus:
-        return [e.payload for p in (0, 1) for e in bus.read("orders.created", p)]
+        return [event.payload for event in bus.tail(topic)]
 
 
 def bury(folder: Path) -> None:
@@ -56,7 +57,7 @@ def test_validate_says_that_all_is_fine(folder: Path) -> None:
     said = call(folder, "validate")
     assert (said.returncode, said.stdout) == (
         0,
-        "topics.yaml is fine: 2 topics, 1 group "
+        "topics.yaml is fine: 3 topics, 1 group "
         "(pipelines are looked at when Dagster loads them)\n",
     )
 
@@ -66,7 +67,7 @@ def test_validate_lists_mistakes_and_exits_with_4(folder: Path) -> None:
     said = call(folder, "validate")
     assert said.returncode == 4
     assert said.stderr.splitlines() == [
-        "topics.yaml:12: unknown key 'topics.orders.created.partition'; did you mean 'partitions'?"
+        "topics.yaml:12:5: topics.orders.created: unknown key 'partition' (did you mean 'partitions'?)"
     ]
 
 
@@ -99,17 +100,25 @@ def test_publish_takes_a_stream_of_lines(folder: Path) -> None:
             "",
             "dagster-bus: topic 'nowhere' is not declared (declared:",
         ),
-        (["publish", "orders.created", "{"], "", "dagster-bus: PAYLOAD is not JSON: Expect"),
-        (["publish", "orders.created"], "NaN\n1\n", "dagster-bus: line 1 is not JSON: NaN is n"),
+        (["publish", "orders.created", "{"], "", "dagster-bus: PAYLOAD: not JSON: Expect"),
+        (["publish", "orders.created"], "NaN\n1\n", "dagster-bus: line 1: not JSON: NaN is n"),
+        (["publish", "system.metrics", "1"], "", "dagster-bus: 'system.metrics' is reserved"),
+        (["publish", "No Topic", "1"], "", "dagster-bus: 'No Topic' is not a topic name"),
+        (["publish", "orders.created", '{"n": 1}', "--ttl", "-5"], "", "dagster-bus: ttl_s is a"),
+        (["publish", "orders.created", '{"n": 1}', "--file", "x"], "", "Usage: dagster-bus publi"),
+        (["publish", "orders.created", "--file", "x"], "", "dagster-bus: cannot read x: No such"),
+        (["publish", "orders.created", "--key-field", "id"], '{"n": 1}', "dagster-bus: line 1: no"),
+        (["publish", "strict", '{"m": 1}'], "", "dagster-bus: the payload does not fit strict: "),
+        (["publish", "strict"], '{"n": "x"}\n', "dagster-bus: line 1: the payload does not fit s"),
         (
             ["publish", "orders.created", "9" * 5_000],
             "",
-            "dagster-bus: PAYLOAD is not JSON: Exceed",
+            "dagster-bus: PAYLOAD: not JSON: Exceed",
         ),
         (
             ["publish", "orders.created", "[" * 9_999],
             "",
-            "dagster-bus: PAYLOAD is not JSON: maximu",
+            "dagster-bus: PAYLOAD: not JSON: maximu",
         ),
         (["publish", "orders.created", "1", "-a", "x"], "", "Usage: dagster-bus publish"),
         (["frobnicate"], "", "Usage: dagster-bus"),
@@ -129,11 +138,11 @@ def test_bad_input_gets_one_message_exit_code_4_and_changes_nothing(
 def test_what_stands_before_a_mistake_in_a_stream_is_published_and_said_to_be(
     folder: Path,
 ) -> None:
-    said = call(folder, "publish", "orders.created", stdin="1\n2\n{\n4\n")
+    said = call(folder, "publish", "stock", stdin="1\n2\n{\n4\n")
     assert said.returncode == 4
-    assert said.stderr.startswith("dagster-bus: line 3 is not JSON: Expecting property name")
+    assert said.stderr.startswith("dagster-bus: line 3: not JSON: Expecting property name")
     assert "(2 events before it published; go on from there)" in said.stderr
-    assert sorted(payloads(folder), key=str) == [1, 2]
+    assert sorted(payloads(folder, "stock")) == [1, 2]
 
 
 def test_a_line_is_published_as_soon_as_it_is_there(folder: Path) -> None:

@@ -14,8 +14,8 @@ from dagster_bus import Bus
 from tests.support.project import write_topics
 
 PROJECT = Path(__file__).parents[2]
-PUBLISHERS = 12
-BATCHES = 10
+PUBLISHERS = 50
+BATCHES = 4
 PER_BATCH = 20
 
 PUBLISHER = """
@@ -40,8 +40,8 @@ def publisher(file: Path, name: str, batches: int) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return write_topics(tmp_path)
+def file(tmp_path: Path, store_url: str) -> Path:
+    return write_topics(tmp_path, **{"sqlite:///bus.db": store_url})
 
 
 def log(bus: Bus) -> Iterator[tuple[int, int, str, dict[str, object]]]:

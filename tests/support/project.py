@@ -18,6 +18,7 @@ TOPICS = """\
         partitions: 2
         schema: {fields: {n: bigint}}
       stock: {}
+      strict: {schema: {mode: strict, fields: {n: bigint}}}
     groups:
       order-table:
         topics: ["orders.*"]

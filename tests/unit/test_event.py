@@ -1,14 +1,12 @@
-"""Envelopes: what is accepted, and how ids look."""
+"""Events: their ids, and what is said of a batch."""
 
 import uuid
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_bus.core.event import encode_attributes, encode_payload, require_text, uuid7
-from dagster_bus.errors import InvalidEvent, InvalidPayloadError
+from dagster_bus.core.event import uuid7, uuid7s
+from tests.support.builders import new_batch
 
 
 @given(st.integers(0, (1 << 48) - 1))
@@ -19,36 +17,18 @@ def test_ids_are_version_7_uuids_that_carry_their_time(now_ms: int) -> None:
     assert parsed.int >> 80 == now_ms
 
 
-def test_ids_of_one_moment_differ() -> None:
-    assert len({uuid7(1) for _ in range(10_000)}) == 10_000
+def test_ids_of_one_moment_differ_and_ascend() -> None:
+    ids = uuid7s(1, 10_000)
+    assert sorted(set(ids)) == ids
+    assert all(uuid.UUID(id).version == 7 for id in ids[::999])
+    assert len({id for _ in range(1_000) for id in uuid7s(1, 3)}) == 3_000
 
 
-@pytest.mark.parametrize(
-    "payload", [float("nan"), float("inf"), {1, 2}, object(), b"bytes", "\ud800", {"x": -1e999}]
-)
-def test_a_payload_that_is_not_json_is_refused(payload: Any) -> None:
-    with pytest.raises(InvalidPayloadError, match="not JSON"):
-        encode_payload(payload)
-
-
-def test_a_payload_that_contains_itself_is_refused() -> None:
-    endless: list[Any] = []
-    endless.append(endless)
-    with pytest.raises(InvalidPayloadError):
-        encode_payload(endless)
-
-
-def test_any_json_is_accepted() -> None:
-    assert encode_payload({"é": [1, 2.5, None, True, "😀"]}) == '{"é":[1,2.5,null,true,"😀"]}'
-
-
-@pytest.mark.parametrize("value", [None, [1], {"a": 1}, float("nan"), object()])
-def test_an_attribute_that_is_not_a_simple_value_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidEvent, match="attribute 'x'"):
-        encode_attributes({"x": value})
-
-
-@pytest.mark.parametrize("key", ["\udcff", 7, b"k"])
-def test_a_key_that_is_not_text_is_refused(key: Any) -> None:
-    with pytest.raises(InvalidEvent, match="key"):
-        require_text("key", key)
+def test_some_events_of_a_batch_are_taken_with_all_their_columns() -> None:
+    batch = new_batch("orders", [0, 1, 2], ["1", "2", "3"], keys=["a", "b", "c"], times=[7, 8, 9])
+    taken = batch.take([2, 0])
+    assert (taken.partitions, taken.payloads, taken.keys, taken.times) == (
+        [2, 0], ["3", "1"], ["c", "a"], [9, 7],
+    )  # fmt: skip
+    assert (taken.topic, taken.length) == ("orders", 2)
+    assert new_batch("orders", [0, 0]).take([1]).times is None

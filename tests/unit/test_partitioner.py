@@ -26,7 +26,18 @@ def test_a_key_goes_where_javascript_sends_it(key: str, of_four: int, of_seven: 
     assert partition_of_key(key, 7) == of_seven
 
 
-def test_events_without_a_key_take_turns() -> None:
+def test_events_without_a_key_take_turns_over_batches_too() -> None:
     partitioner = Partitioner()
-    spread = Counter(partitioner.choose(None, 4) for _ in range(400))
-    assert spread == {0: 100, 1: 100, 2: 100, 3: 100}
+    spread = Counter(
+        partition
+        for _ in range(100)
+        for partition in partitioner.choose([None, "x", None, None], 4)
+    )
+    spread[partition_of_key("x", 4)] -= 100
+    assert spread == {0: 75, 1: 75, 2: 75, 3: 75}
+
+
+def test_events_with_a_key_leave_the_turns_alone() -> None:
+    chosen = Partitioner().choose(["a", None, "a", None, "a"], 4)
+    assert chosen[0::2] == [1, 1, 1]
+    assert (chosen[3] - chosen[1]) % 4 == 1
