@@ -5,9 +5,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
+from types import TracebackType
 
 from dagster_bus.errors import StoreError, StoreNotFound, StoreUnavailable, StoreUnusable
 
@@ -64,17 +65,13 @@ class SqliteConnection:
             self.close()
             raise
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> "_Transaction":
         """A transaction that sees the file at one moment."""
-        with self._explained(), self._reader.transaction("BEGIN") as connection:
-            yield connection
+        return _Transaction(self.path, self._reader, "BEGIN")
 
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> "_Transaction":
         """A transaction that is alone in writing, from its beginning; durable when it ends."""
-        with self._explained(), self._writer.transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
+        return _Transaction(self.path, self._writer, "BEGIN IMMEDIATE")
 
     def watch(self) -> sqlite3.Connection:
         """A connection of its own, to see by its data version that others have written; of a store
@@ -134,12 +131,8 @@ class SqliteConnection:
         """Say what a database error means for the user."""
         try:
             yield
-        except sqlite3.ProgrammingError as error:
-            raise StoreError(f"{self.path}: {error}") from error
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise _in_words(self.path, error) from error
-        except OSError as error:
-            raise StoreUnusable(f"the store {self.path} failed: {error.strerror}") from error
 
 
 class _Shared:
@@ -147,24 +140,54 @@ class _Shared:
 
     def __init__(self, path: str) -> None:
         self.connection = _connect(path)
-        self._turn = threading.Lock()
-
-    @contextmanager
-    def transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._turn:
-            connection = self.connection
-            try:
-                connection.execute(begin)
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        self.turn = threading.Lock()
 
     def close(self) -> None:
-        with self._turn:
+        with self.turn:
             self.connection.close()
+
+
+class _Transaction:
+    """One transaction on a shared connection: committed at the end of its block, or rolled back if
+    that fails."""
+
+    __slots__ = ("_begin", "_path", "_shared")
+
+    def __init__(self, path: str, shared: _Shared, begin: str) -> None:
+        self._path = path
+        self._shared = shared
+        self._begin = begin
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._shared.turn.acquire()
+        try:
+            self._shared.connection.execute(self._begin)
+        except BaseException as error:
+            self._shared.turn.release()
+            if isinstance(error, sqlite3.Error):
+                raise _in_words(self._path, error) from error
+            raise
+        return self._shared.connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        connection = self._shared.connection
+        try:
+            if error is None:
+                connection.execute("COMMIT")
+        except sqlite3.Error as failed:
+            raise _in_words(self._path, failed) from failed
+        finally:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):  # the first error is the one to tell of
+                    connection.execute("ROLLBACK")
+            self._shared.turn.release()
+        if isinstance(error, sqlite3.Error):
+            raise _in_words(self._path, error) from error
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -173,7 +196,12 @@ def _connect(path: str) -> sqlite3.Connection:
     )
 
 
-def _in_words(path: str, error: sqlite3.Error) -> StoreError:
+def _in_words(path: str, error: sqlite3.Error | OSError) -> StoreError:
+    """What a database error means for the user."""
+    if isinstance(error, OSError):
+        return StoreUnusable(f"the store {path} failed: {error.strerror}")
+    if isinstance(error, sqlite3.ProgrammingError):
+        return StoreError(f"{path}: {error}")
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreUnavailable(

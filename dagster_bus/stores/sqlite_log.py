@@ -117,7 +117,7 @@ def _append_sifted(
         for key, *place in connection.execute(QUERIES["known_keys"], asked)
     }
     sifted = sift(batch, known, now_ms)
-    fresh = _place(sifted.fresh, ends, rows, now_ms) if sifted.fresh.count else []
+    fresh = _place(sifted.fresh, ends, rows, now_ms) if sifted.fresh.length else []
     notes = [
         (batch.topic, key, at.ts + batch.dedup_ms, at.partition, at.offset, at.id, at.ts)
         for key, at in zip(sifted.fresh.idempotency_keys, fresh, strict=True)
@@ -132,15 +132,15 @@ def _append_sifted(
 def _place(batch: Batch, ends: Ends, rows: list[Rows], now_ms: int) -> list[Published]:
     """Give each event its offset and time, and add its row to those to be inserted."""
     partition = batch.partitions[0]
-    if batch.times is None and batch.partitions.count(partition) == batch.count:
+    if batch.times is None and batch.partitions.count(partition) == batch.length:
         end = ends[batch.topic, partition]
-        offsets: Sequence[int] = range(end.next_offset, end.next_offset + batch.count)
+        offsets: Sequence[int] = range(end.next_offset, end.next_offset + batch.length)
         first = position(end.id, end.next_offset)
-        positions: Sequence[int] = range(first, first + batch.count)
+        positions: Sequence[int] = range(first, first + batch.length)
         end.last_ts = max(end.last_ts, now_ms)
-        times: Sequence[int] = [end.last_ts] * batch.count
+        times: Sequence[int] = [end.last_ts] * batch.length
         totals = list(accumulate(batch.sizes, initial=end.appended_bytes))[1:]
-        end.next_offset += batch.count
+        end.next_offset += batch.length
         end.appended_bytes = totals[-1]
     else:
         offsets, positions, times, totals = _place_one_by_one(batch, ends, now_ms)

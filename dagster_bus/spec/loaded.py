@@ -1,0 +1,100 @@
+"""A checked file, and what can be asked of it."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dagster_bus.core.topic import SchemaConfig, matching
+from dagster_bus.errors import Problem, SpecError, UsageError
+from dagster_bus.schemas import columns
+from dagster_bus.spec.hints import Path as Place
+from dagster_bus.spec.hints import dotted
+from dagster_bus.spec.models import BusSpec
+from dagster_bus.spec.source import Source
+
+
+class LoadedSpec:
+    """A checked file: its specs, its folder, and the places of its values."""
+
+    def __init__(
+        self, spec: BusSpec, folder: Path, source: Source, schemas: Mapping[str, SchemaConfig]
+    ) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.schemas = schemas
+        """What payloads look like, by topic; documents are read, models not yet imported."""
+        self._source = source
+
+    def topics_of(self, group: str) -> tuple[str, ...]:
+        """The declared topics that a group's patterns select, in the file's order."""
+        patterns = self.spec.groups[group].topics
+        chosen = {name for pattern in patterns for name in matching(pattern, self.spec.topics)}
+        return tuple(name for name in self.spec.topics if name in chosen)
+
+    def columns_of_topic(self, topic: str) -> dict[str, str]:
+        """The payload columns of a topic. Raises SpecError if they come from a model that cannot be
+        used."""
+        schema = self.schemas.get(topic)
+        if schema is None:
+            return {}
+        try:
+            return columns(schema.versions[schema.current])
+        except (UsageError, ValueError) as error:
+            place = ("topics", topic, "schema")
+            raise SpecError([self.problem(place, f"{dotted(place)}: {error}")]) from None
+
+    def columns_of(self, group: str) -> dict[str, str]:
+        """The payload columns of a group's topics together. Raises SpecError if they disagree, or
+        come from a model that cannot be used."""
+        by_topic = {topic: self.columns_of_topic(topic) for topic in self.topics_of(group)}
+        if problems := list(self.conflicting_columns(group, by_topic)):
+            raise SpecError(problems)
+        return {name: type_ for each in by_topic.values() for name, type_ in each.items()}
+
+    def conflicting_columns(
+        self, group: str, by_topic: Mapping[str, Mapping[str, str]]
+    ) -> Iterator[Problem]:
+        """Columns that one table cannot have together."""
+        place = ("groups", group, "topics")
+        seen: dict[str, tuple[str, str, str]] = {}
+        for topic, declared in by_topic.items():
+            for column, type_ in declared.items():
+                first = seen.setdefault(column.lower(), (column, topic, type_))
+                name, first_topic, first_type = first
+                if name != column:
+                    yield self.problem(
+                        place,
+                        f"{dotted(place)}: column {name!r} of {first_topic} and {column!r} of "
+                        f"{topic} are the same to Spark (rename one)",
+                    )
+                elif first_type != type_:
+                    yield self.problem(
+                        place,
+                        f"{dotted(place)}: column {column!r} is {first_type} in {first_topic} and "
+                        f"{type_} in {topic} (a column has one type)",
+                    )
+
+    def table_path(self, group: str) -> str:
+        """Where a group's table lies; a relative path counts from the file's folder."""
+        table = self.spec.groups[group].table
+        if table is None:
+            raise UsageError(f"group {group!r} has no table")
+        return table.path if "://" in table.path else str(self.folder / table.path)
+
+    def problem(self, path: Place, message: str) -> Problem:
+        """A mistake that only a later step can find, at its place in the file."""
+        return self._source.problem(path, message)
+
+    def has_all_topics(self) -> bool:
+        """Whether every topic of the file can be used; else a pattern may mean one that cannot."""
+        return len(self.spec.topics) == len(self.keys("topics"))
+
+    def is_written(self, *path: str | int) -> bool:
+        """Whether the file itself has a key, and not only the defaults."""
+        return path in self._source.keys
+
+    def keys(self, *path: str | int) -> list[str]:
+        """The keys that the file has at a path, those that cannot be used included."""
+        data = self._source.data
+        for part in path:
+            data = data.get(part) if isinstance(data, dict) else None
+        return list(data) if isinstance(data, dict) else []

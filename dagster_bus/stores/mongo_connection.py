@@ -1,0 +1,218 @@
+"""One MongoDB database: opening it, its sessions and transactions, and how long it may take.
+
+A transaction is done again if it had no effect. Whether a commit went through is asked until it is
+known: the server remembers each transaction by its session and number, also after a change of
+primary, so asking again commits nothing twice. The work is done anew only if the server says that
+the transaction is not there.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+import pymongo
+from bson.timestamp import Timestamp
+from pymongo import MongoClient, ReadPreference
+from pymongo.client_session import ClientSession
+from pymongo.errors import ConfigurationError, PyMongoError, ServerSelectionTimeoutError
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from dagster_bus.core.closing import Closing
+from dagster_bus.errors import StoreError, StoreUnusable, UsageError
+from dagster_bus.stores import mongo_errors as errors
+from dagster_bus.stores.mongo_address import parse_address
+from dagster_bus.stores.mongo_documents import Document
+from dagster_bus.stores.mongo_pace import Pace
+from dagster_bus.stores.mongo_schema import prepare
+
+OPENING_S = 5.0
+"""How long a server may take to answer at all, unless the address says so itself."""
+
+OPERATION_S = 30.0
+"""How long any verb may take. A change of primary takes some ten seconds of it."""
+
+PROBE_S = 2.0
+
+DURABLE = WriteConcern("majority", j=True)
+COMMITTED = ReadConcern("majority")
+SNAPSHOT = ReadConcern("snapshot")
+
+T = TypeVar("T")
+
+
+class MongoConnection(Closing):
+    """A database shared by the threads of a process."""
+
+    def __init__(self, url: str, *, create: bool) -> None:
+        self._address = parse_address(url)
+        self._client = self._connect()
+        self._closed = False
+        self._pace = Pace()
+        self._seen: Timestamp | None = None
+        self._seen_lock = threading.Lock()
+        self.database = self._client.get_database(
+            self._address.database,
+            read_concern=COMMITTED,
+            write_concern=DURABLE,
+            read_preference=ReadPreference.PRIMARY,
+        )
+        try:
+            self._require_replica_set()
+            with self.bounded():
+                prepare(self.database, self._address.shown, create=create)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def bounded(self, seconds: float = OPERATION_S) -> Iterator[None]:
+        """A block that takes so long at most, and whose errors are the bus's own."""
+        if self._closed:
+            raise StoreError(f"the store {self._address.shown} was closed; open it again")
+        try:
+            with pymongo.timeout(max(seconds, 0.001)):  # 0 would be without end
+                yield
+        except PyMongoError as error:
+            raise errors.in_words(error, self._address.shown) from error
+
+    def session(self) -> ClientSession:
+        """A session that sees what this store has written, also if there is a new primary."""
+        session = self._client.start_session(causal_consistency=True)
+        if self._seen is not None:
+            session.advance_operation_time(self._seen)
+        return session
+
+    @contextmanager
+    def reading(self) -> Iterator[ClientSession]:
+        with self.bounded(), self.session() as session:
+            yield session
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ClientSession]:
+        """A session that sees the database at one moment."""
+        with self.bounded(), self._client.start_session(snapshot=True) as session:
+            yield session
+
+    def transact(self, work: Callable[[ClientSession], T]) -> T:
+        """Do the work in a transaction, durably or not at all. It may be called several times."""
+        deadline = time.monotonic() + OPERATION_S
+        with self.session() as session:
+            while True:
+                self._pace.wait()
+                try:
+                    with self.bounded(deadline - time.monotonic()):
+                        result = _try(session, work)
+                    self._commit(session)
+                except _NoEffect as error:
+                    self._pace.slow_down()
+                    if time.monotonic() > deadline:
+                        raise errors.in_words(error.cause, self._address.shown) from error.cause
+                else:
+                    self._pace.speed_up()
+                    return result
+
+    def _commit(self, session: ClientSession) -> None:
+        """Commit, and if the answer is lost ask again: for that there is time anew."""
+        deadline = time.monotonic() + OPERATION_S
+        while True:
+            try:
+                with self.bounded(deadline - time.monotonic()):
+                    _commit_once(session)
+            except _NotKnown as error:
+                if time.monotonic() > deadline:
+                    raise errors.outcome_unknown(self._address.shown) from error.cause
+            else:
+                self._note(session.operation_time)
+                return
+
+    def _note(self, when: Timestamp | None) -> None:
+        with self._seen_lock:
+            if when is not None and (self._seen is None or when > self._seen):
+                self._seen = when
+
+    def _connect(self) -> MongoClient[Document]:
+        options = self._address.options
+        waits: dict[str, int] = {}
+        if "serverselectiontimeoutms" not in options:
+            waits = {"serverSelectionTimeoutMS": round(OPERATION_S * 1000)}
+        try:
+            return MongoClient(self._address.url, retryWrites=True, retryReads=True, **waits)
+        except (ConfigurationError, ValueError) as error:
+            raise UsageError(f"the store {self._address.shown} cannot be opened: {error}") from None
+
+    def _require_replica_set(self) -> None:
+        found = self._hello()
+        if found.get("isreplicaset"):
+            raise StoreUnusable(f"{self._address.shown} {errors.NEEDS_INITIATION}")
+        if "setName" not in found and found.get("msg") != "isdbgrid":
+            raise StoreUnusable(f"{self._address.shown} {errors.NEEDS_A_SET}")
+
+    def _hello(self) -> Document:
+        """What the primary says of itself, or the one server that is there instead."""
+        patient = "serverselectiontimeoutms" in self._address.options
+        try:
+            with pymongo.timeout(OPERATION_S if patient else OPENING_S):
+                return self._client.admin.command("hello")
+        except PyMongoError as error:
+            found = None
+            if isinstance(error, ServerSelectionTimeoutError):
+                found = self._ask_directly()
+            if found is None or "setName" in found:
+                raise errors.in_words(error, self._address.shown) from error
+            return found
+
+    def _ask_directly(self) -> Document | None:
+        """What the one server of the address says of itself, whatever set it should belong to."""
+        with suppress(PyMongoError):
+            client: MongoClient[Document] = MongoClient(
+                self._address.url,
+                directConnection=True,
+                replicaSet=None,
+                serverSelectionTimeoutMS=round(PROBE_S * 1000),
+            )
+            with client:
+                return client.admin.command("hello")
+        return None
+
+    def close(self) -> None:
+        self._closed = True
+        self._client.close()
+
+
+class _Interrupted(Exception):
+    def __init__(self, cause: PyMongoError) -> None:
+        self.cause = cause
+
+
+class _NoEffect(_Interrupted):
+    """The transaction is not there; it may be done again."""
+
+
+class _NotKnown(_Interrupted):
+    """The answer to a commit was lost."""
+
+
+def _try(session: ClientSession, work: Callable[[ClientSession], T]) -> T:
+    """The work in a transaction that is still to be committed."""
+    session.start_transaction(SNAPSHOT, DURABLE, ReadPreference.PRIMARY)
+    try:
+        return work(session)
+    except BaseException as error:
+        session.abort_transaction()
+        if isinstance(error, PyMongoError) and error.has_error_label(errors.TRANSIENT):
+            raise _NoEffect(error) from None
+        raise
+
+
+def _commit_once(session: ClientSession) -> None:
+    try:
+        session.commit_transaction()
+    except PyMongoError as error:
+        if error.has_error_label(errors.UNKNOWN_COMMIT):
+            raise _NotKnown(error) from None
+        if error.has_error_label(errors.TRANSIENT):
+            raise _NoEffect(error) from None
+        raise

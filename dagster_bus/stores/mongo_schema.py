@@ -1,0 +1,97 @@
+"""What a MongoDB store keeps, its indexes and its version.
+
+events          the log, one document for each event: topic, partition, offset, ts, id, key, source,
+                headers (its attributes), schema_version, priority, idempotency_key, ttl_s, payload
+                (JSON text, to the letter), payload_sha256, and bytes, the sizes of all events that
+                its partition got before it; what an event does not have is left out
+counters        one for each partition, _id "topic:partition": nextOffset, lastTs and appendedBytes
+                are changed by the transaction that inserts the events; events below firstOffset
+                were trimmed away; compaction may have deleted some up to compactedTo
+topic_configs   _id topic: its number of partitions, and its configuration as JSON text
+idempotency     _id "topic:key": where the event stands that had the key first, until expiresMs
+compactions     _id "topic:partition": compactedTo, up to where compaction has done its work
+latest_keys     of compacted partitions, _id "topic:partition:key": the offset of the newest event
+                with the key, and its tombstoneTs if that says that the key was deleted
+groups          _id group: its version, and how its events ended
+group_offsets   _id "topic:partition:group": frontier, the first offset that the group has never
+                reserved; start, where it began; lastCommitted, the offset before its oldest
+                unsettled event; updatedTs
+deliveries      every delivery, open or done, with the errors of all its attempts
+open_ranges     the ranges of deliveries that are not done
+dead_letters    copies of the events that a group gave up on; ids ascend
+meta            _id "schema": the version of all this; _id "dead_letters": the last id given
+"""
+
+from pymongo import ASCENDING, IndexModel
+from pymongo.database import Database
+from pymongo.errors import OperationFailure
+
+from dagster_bus.errors import StoreNotFound, StoreUnusable
+from dagster_bus.stores.mongo_documents import Document
+
+VERSION = 1
+
+NAMESPACE_EXISTS = 48
+
+
+def _index(*fields: str, unique: bool = False, only_with: str | None = None) -> IndexModel:
+    keys = [(field, ASCENDING) for field in fields]
+    if only_with is None:
+        return IndexModel(keys, unique=unique)
+    return IndexModel(keys, partialFilterExpression={only_with: {"$exists": True}})
+
+
+INDEXES = {
+    "events": [
+        _index("topic", "partition", "offset", unique=True),
+        _index("topic", "partition", "ts"),
+    ],
+    "counters": [_index("topic", "partition", unique=True)],
+    "topic_configs": [],
+    "idempotency": [_index("expiresMs")],
+    "compactions": [],
+    "latest_keys": [
+        _index("topic", "partition", "offset"),
+        _index("topic", "partition", "tombstoneTs", only_with="tombstoneTs"),
+    ],
+    "groups": [],
+    "group_offsets": [_index("topic", "partition", "group", unique=True), _index("group")],
+    "deliveries": [_index("group", "state", "dueMs")],
+    "open_ranges": [_index("group", "topic", "partition", "first"), _index("delivery")],
+    "dead_letters": [_index("group", "_id"), _index("group", "fingerprint")],
+}
+
+
+def prepare(database: Database[Document], shown: str, *, create: bool) -> None:
+    """See that the database has the present schema; `create` makes it if there is none.
+
+    Any number of processes may do so at once: every step leaves alone what is there."""
+    found = database["meta"].find_one({"_id": "schema"})
+    if found is None:
+        if not create:
+            raise StoreNotFound(f"there is no store at {shown} yet; the first publish makes it")
+        _create(database)
+    elif found["version"] > VERSION:
+        raise StoreUnusable(
+            f"{shown} was written by a newer dagster-bus (schema {found['version']}, this one "
+            f"knows {VERSION}); upgrade dagster-bus"
+        )
+
+
+def _create(database: Database[Document]) -> None:
+    for name, indexes in INDEXES.items():
+        if indexes:
+            database[name].create_indexes(indexes)
+        else:
+            _create_collection(database, name)
+    meta = database["meta"]
+    meta.update_one({"_id": "dead_letters"}, {"$setOnInsert": {"last": 0}}, upsert=True)
+    meta.update_one({"_id": "schema"}, {"$setOnInsert": {"version": VERSION}}, upsert=True)
+
+
+def _create_collection(database: Database[Document], name: str) -> None:
+    try:
+        database.create_collection(name, check_exists=False)
+    except OperationFailure as error:
+        if error.code != NAMESPACE_EXISTS:
+            raise

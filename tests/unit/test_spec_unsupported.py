@@ -1,0 +1,67 @@
+"""What `topics.yaml` may say and this version does not act on yet."""
+
+from pathlib import Path
+
+import pytest
+
+from dagster_bus.spec.load import load_spec
+from dagster_bus.spec.shapes import known_keys
+from dagster_bus.spec.unsupported import UNSUPPORTED, not_yet
+from tests.unit.test_spec import FULL, GOOD, PROJECT, load
+
+
+def test_what_works_gets_no_note(tmp_path: Path) -> None:
+    assert list(not_yet(load(tmp_path, GOOD))) == []
+    assert list(not_yet(load_spec(PROJECT / "topics.yaml", {}))) == []
+
+
+def test_defaults_that_are_written_out_get_no_note(tmp_path: Path) -> None:
+    defaults = ("start: earliest", "order: none", "on_exhausted: dead_letter", "window: hourly")
+    text = GOOD.replace("lease: 20s", "\n        ".join(defaults))
+    text = text.replace("{path: data/history}", "{path: data/history, format: delta}")
+    assert list(not_yet(load(tmp_path, text))) == []
+
+
+def test_everything_else_is_noted_at_its_place(tmp_path: Path) -> None:
+    notes = [str(problem) for problem in not_yet(load(tmp_path, FULL))]
+    assert notes[0] == (
+        "topics.yaml:4:11: spark.remote: understood, but this version does not act on it yet"
+    )
+    noted = {note.split(": ")[1] for note in notes}
+    assert noted == {
+        "spark.remote", "spark.packages",
+        *(f"retry_policies.patient.{key}" for key in UNSUPPORTED["retry_policies.NAME"]),
+        "topics.meters.read.acl",
+        *(f"groups.load.{key}" for key in UNSUPPORTED["groups.NAME"].keys() - {"job", "assets"}),
+        "groups.bill.start", "groups.bill.window", "groups.bill.job",
+        "groups.map.start", "groups.map.assets",
+        "groups.pauses.filter.key",
+    }  # fmt: skip
+
+
+def test_a_group_is_noted_with_its_policy_and_the_session(tmp_path: Path) -> None:
+    loaded = load(tmp_path, FULL)
+    noted = [str(problem).split(": ")[1] for problem in not_yet(loaded, "bill")]
+    assert noted == [
+        "spark.remote",
+        "spark.packages",
+        "groups.bill.start",
+        "groups.bill.window",
+        "groups.bill.job",
+    ]
+    assert any("retry_policies.patient" in str(problem) for problem in not_yet(loaded, "load"))
+
+
+@pytest.mark.parametrize("jitter", ["none", "full"])
+def test_single_values_are_noted_alone(tmp_path: Path, jitter: str) -> None:
+    text = GOOD.replace("jitter: none", f"jitter: {jitter}")
+    assert list(not_yet(load(tmp_path, text))) == []
+    (note,) = not_yet(load(tmp_path, GOOD.replace("jitter: none", "jitter: equal")))
+    assert (note.line, note.column) == (4, 84)
+
+
+def test_only_keys_of_the_grammar_are_listed() -> None:
+    for start, keys in UNSUPPORTED.items():
+        for key in keys:
+            *above, last = f"{start}.{key}".split(".")
+            assert last in known_keys(tuple(above)), f"{start}.{key}"
