@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+STORE  ?= sqlite
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-once test lint format bench docs clean python java
@@ -11,11 +12,11 @@ READY  := $(VENV)/.ready
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: java $(READY)  ## a web shop on the bus, with Dagster's UI; Ctrl-C ends it
-	@$(BIN)/python -m definitions.demo
+demo: java $(READY)  ## a web shop on the bus, with Dagster's UI; Ctrl-C ends it (STORE=mongo: on MongoDB)
+	@$(BIN)/python -m definitions.demo --store $(STORE)
 
 demo-once: java $(READY)  ## the same with a bounded set of events, and their account at the end
-	@$(BIN)/python -m definitions.demo --once
+	@$(BIN)/python -m definitions.demo --once --store $(STORE)
 
 test: java $(READY)  ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
@@ -29,7 +30,7 @@ format: $(READY)  ## put the code into the house style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY)  ## measure the log against raw SQLite
+bench: $(READY)  ## measure the log beside raw SQLite and MongoDB (minutes; ARGS="--quick" for a taste)
 	@$(BIN)/python -m benchmarks.log $(ARGS)
 
 docs: $(READY)  ## write the reference of topics.yaml anew

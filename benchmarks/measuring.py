@@ -23,7 +23,7 @@ ROUNDS = 5
 
 T = TypeVar("T")
 
-out = Console()
+out = Console(width=max(Console().width, 130))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 python -m definitions.demo           until Ctrl-C, with the UI to look around in
 python -m definitions.demo --once    a bounded set of events, and their account at the end
+
+With --store mongo the log is on MongoDB: on the server of MONGO_URL, or one started for the demo.
 """
 
 import argparse
@@ -36,10 +38,9 @@ out = Console(highlight=False, soft_wrap=True)
 
 def main() -> int:
     options = _options()
-    home = options.home.resolve() / ("once" if options.once else "stay")
+    home = options.home.resolve() / f"{options.store}-{'once' if options.once else 'stay'}"
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    os.environ["BUS_STORE"] = f"sqlite:///{home / 'bus.db'}"
     os.environ["DATA_DIR"] = str(home / "data")
     try:
         with _alone_in(home):
@@ -56,15 +57,31 @@ def _run(home: Path, options: argparse.Namespace) -> int:
     if options.once:
         for made in set(home.iterdir()) - {home / LOCK}:
             shutil.rmtree(made) if made.is_dir() else made.unlink()
-    elif (home / "bus.db").exists():
+    elif (home / "data").exists():
         out.print(f"Going on where the last demo stopped; delete {home} to begin anew.")
-    out.print("Starting Dagster; this takes some seconds …")
-    dagster = DagsterDev(PROJECT, home / "dagster", port=options.port)
-    with dagster, Bus.open(PROJECT / "topics.yaml") as bus:
-        if options.once:
-            return _once(bus, dagster, home / "data" / "order_history")
-        _stay(bus, dagster)
+    with _store(home, options) as url:
+        os.environ["BUS_STORE"] = url
+        out.print("Starting Dagster; this takes some seconds …")
+        dagster = DagsterDev(PROJECT, home / "dagster", port=options.port)
+        with dagster, Bus.open(PROJECT / "topics.yaml") as bus:
+            if options.once:
+                return _once(bus, dagster, home / "data" / "order_history")
+            _stay(bus, dagster)
     return 0
+
+
+@contextmanager
+def _store(home: Path, options: argparse.Namespace) -> Iterator[str]:
+    """The address of the demo's store: a file, or a database of a MongoDB that runs meanwhile."""
+    if options.store == "sqlite":
+        yield f"sqlite:///{home / 'bus.db'}"
+        return
+    from tools.mongodb import mongo_url
+
+    out.print("Starting MongoDB …")
+    database = f"demo_once_{time.time_ns()}" if options.once else "demo"
+    with mongo_url(database, home / "mongo") as url:
+        yield url
 
 
 @contextmanager
@@ -186,6 +203,7 @@ def _in_one_line(progress: GroupProgress) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The demo of dagster-bus.")
     parser.add_argument("--once", action="store_true", help="stop when every event is settled")
+    parser.add_argument("--store", choices=["sqlite", "mongo"], default="sqlite")
     parser.add_argument("--port", type=int, help="the UI's port (3000, or any that is free)")
     parser.add_argument(
         "--home", type=Path, default=PROJECT / ".demo", help="where to keep all that is made"

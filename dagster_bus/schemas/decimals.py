@@ -40,9 +40,10 @@ def digits_of(text: str) -> tuple[int, int] | None:
     None if the text is no number."""
     if _NUMBER.fullmatch(text) is None:
         return None
-    _, digits, exponent = Decimal(text).as_tuple()
-    assert isinstance(exponent, int)  # noqa: S101  (it is text for NaN and infinity only)
-    if digits == (0,):
+    number = Decimal(text)
+    if not number:
         return 0, 0
+    _, digits, exponent = number.as_tuple()
+    shift = int(exponent)
     zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
-    return max(0, len(digits) + exponent), max(0, -exponent - zeros)
+    return max(0, len(digits) + shift), max(0, -shift - zeros)

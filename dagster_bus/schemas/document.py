@@ -13,10 +13,10 @@ from dagster_bus.schemas.tree import Array, Column, ColumnType, Map, Raw, Simple
 from dagster_bus.schemas.types import MAX_DEPTH, parse
 
 COLUMN_TYPE = "x-column-type"
-MAX_COLUMNS = 5_000
-"""Columns at all levels. References may unfold to a tree that no memory holds."""
+MAX_PARTS = 10_000
+"""Schemas within the schema. References may unfold to a tree that no memory holds."""
 
-_BY_TYPE = {"integer": "bigint", "number": "double", "boolean": "boolean", "string": "string"}
+_BY_TYPE = {"integer": "bigint", "number": "double", "boolean": "boolean"}
 _BY_FORMAT = {"date": "date", "date-time": "timestamp"}
 _BY_PYTHON = {bool: "boolean", int: "bigint", float: "double", str: "string"}
 _NUMBERS = {Simple("bigint"), Simple("double")}
@@ -25,7 +25,7 @@ _NUMBERS = {Simple("bigint"), Simple("double")}
 def document_columns(document: Any) -> Struct:
     """The columns of the object that a document describes; none if it describes something else.
 
-    Raises ValueError for names that cannot be columns, and for more columns than are sensible."""
+    Raises ValueError for names that cannot be columns, and for more parts than are sensible."""
     root = _Reader(document).type_of(document, ())
     return root if isinstance(root, Struct) else Struct((), open=True)
 
@@ -45,22 +45,23 @@ def find(document: Any, steps: Iterable[str | int]) -> Any:
 class _Reader:
     def __init__(self, document: Any) -> None:
         self._document = document
-        self._columns = 0
+        self._parts = 0
 
     def type_of(self, schema: Any, refs: tuple[str, ...], depth: int = 0) -> ColumnType:
         """The type of what a schema describes; `refs` are the references that led to it."""
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise ValueError(f"the schema unfolds to more than {MAX_PARTS:,} parts")
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
             return Raw()
         if COLUMN_TYPE in schema:
             return parse(schema[COLUMN_TYPE]).type
         if "$ref" in schema:
             return self._referred(schema["$ref"], refs, depth)
-        kinds = _kinds(schema)
-        if kinds:
+        if kinds := _kinds(schema):
             return _one_of(self._plain(kind, schema, refs, depth) for kind in kinds)
-        if "enum" in schema or "const" in schema:
-            values = schema["enum"] if "enum" in schema else [schema["const"]]
-            return _one_of(_type_of_value(value) for value in values if value is not None)
+        if values := _values(schema):
+            return _one_of(_type_of_value(value) for value in values)
         for union in ("anyOf", "oneOf", "allOf"):
             if union in schema:
                 return self._union(schema[union], refs, depth, every=union == "allOf")
@@ -93,16 +94,14 @@ class _Reader:
             if "prefixItems" in schema or isinstance(schema.get("items"), list):
                 return Raw()
             return Array(self.type_of(schema.get("items"), refs, depth + 1))
-        name = _BY_TYPE.get(kind)
         if kind == "string":
-            name = _BY_FORMAT.get(schema.get("format", ""), "string")
-        return Simple(name) if name else Raw()
+            return Simple(_BY_FORMAT.get(str(schema.get("format")), "string"))
+        return Simple(_BY_TYPE[kind]) if kind in _BY_TYPE else Raw()
 
     def _object(self, schema: Mapping[str, Any], refs: tuple[str, ...], depth: int) -> ColumnType:
         properties = schema.get("properties")
         others = schema.get("additionalProperties")
         if isinstance(properties, Mapping) and properties:
-            self._count(len(properties))
             return Struct(
                 tuple(
                     (name, Column(self.type_of(each, refs, depth + 1)))
@@ -114,11 +113,6 @@ class _Reader:
             return Map(self.type_of(others, refs, depth + 1))
         return Raw()
 
-    def _count(self, columns: int) -> None:
-        self._columns += columns
-        if self._columns > MAX_COLUMNS:
-            raise ValueError(f"the schema unfolds to more than {MAX_COLUMNS:,} columns")
-
 
 def _kinds(schema: Mapping[str, Any]) -> list[str]:
     """The JSON types that a schema names, or that its keywords are about; null goes without."""
@@ -129,6 +123,12 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
         return ["array"]
     kinds = declared if isinstance(declared, list) else [declared]
     return [kind for kind in kinds if isinstance(kind, str) and kind != "null"]
+
+
+def _values(schema: Mapping[str, Any]) -> list[Any]:
+    """The values that a schema allows one by one; null goes without."""
+    listed = schema.get("enum", [schema.get("const")])
+    return [value for value in listed if value is not None] if isinstance(listed, list) else []
 
 
 def _type_of_value(value: Any) -> ColumnType:

@@ -2,6 +2,7 @@
 
 Slow and wordy on purpose: it is asked only when the compiled check has said no."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,44 +91,47 @@ def _in_column(column: Column, value: dict[str, Any], name: str, path: str) -> I
 
 def _complaint(type_: ColumnType, value: Any) -> str:
     """What is wrong with a value that does not fit a type without columns of its own."""
-    if isinstance(type_, Decimals):
-        return _decimal_complaint(type_, value)
-    assert isinstance(type_, Simple)  # noqa: S101  (for the type checker: nothing else is left)
-    if type_.name in INTEGERS:
-        return _integer_complaint(value, *INTEGERS[type_.name])
-    if type_.name in FLOATS:
-        return _number_complaint(value)
-    if type_.name == "timestamp" and isinstance(value, int) and not isinstance(value, bool):
-        unit = "; are these milliseconds?" if value > LAST_SECOND else ""
-        return f"{shown(value)} is out of range: numbers are whole seconds since 1970{unit}"
-    return f"{shown(value)} is not {_EXPECTED[type_.name]}"
+    match type_:
+        case Decimals(precision, scale):
+            return _decimal_complaint(value, precision - scale, scale)
+        case Simple(name) if name in INTEGERS:
+            return _integer_complaint(value, *INTEGERS[name])
+        case Simple(name) if name in FLOATS:
+            return _number_complaint(value)
+        case Simple("timestamp") if _is_whole(value):
+            unit = "; are these milliseconds?" if value > LAST_SECOND else ""
+            return f"{shown(value)} is out of range: numbers are whole seconds since 1970{unit}"
+        case Simple(name):
+            return f"{shown(value)} is not {_EXPECTED[name]}"
+    return f"{shown(value)} does not fit"
 
 
 def _integer_complaint(value: Any, least: int, most: int) -> str:
     if isinstance(value, float) and value.is_integer():
         return f"{shown(value)} is not a whole number; write it without a point"
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not _is_whole(value):
         return f"{shown(value)} is not a whole number"
     return f"{shown(value)} is out of range ({least} to {most})"
 
 
 def _number_complaint(value: Any) -> str:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
-        return f"{shown(value)} is not a number"
-    return f"{shown(value)} is too large"
+    if _is_whole(value) or (isinstance(value, float) and not math.isnan(value)):
+        return f"{shown(value)} is too large"
+    return f"{shown(value)} is not a number"
 
 
-def _decimal_complaint(type_: Decimals, value: Any) -> str:
-    whole = type_.precision - type_.scale
+def _decimal_complaint(value: Any, whole: int, scale: int) -> str:
     text = float.__repr__(value) if isinstance(value, float) else value
     digits = digits_of(text) if isinstance(text, str) else None
-    if isinstance(value, int) and not isinstance(value, bool):
-        digits = whole + 1, 0  # a whole number can only be too long
-    if digits is None:
+    if digits is None and not _is_whole(value):
         return f'{shown(value)} is not a number; write it like 12.5 or "12.5"'
-    if digits[1] > type_.scale:
-        return f"{shown(value)} has more than {type_.scale} digits after the point"
+    if digits and digits[1] > scale:
+        return f"{shown(value)} has more than {scale} digits after the point"
     return f"{shown(value)} has more than {whole} digits before the point"
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _problem(path: str, complaint: str, type_: ColumnType) -> str:

@@ -19,15 +19,16 @@ def column_rules(columns: Struct) -> Rules:
 
 
 def and_arrives(rules: Rules, columns: Struct) -> Rules:
-    """Other rules, and after them those of the columns, as far as the payload is an object.
+    """Other rules, and after them those of the columns, if there are any.
 
-    A schema language may be content with what Spark cannot read, such as 3.0 for an integer."""
+    A schema language may be content with what Spark cannot read, such as 3.0 for an integer. A
+    payload of null is left to it: that says nothing, and arrives as that."""
     if not columns.columns:
         return rules
     arrives = column_rules(columns)
 
     def fits(payload: Any) -> bool:
-        return rules.fits(payload) and (not isinstance(payload, dict) or arrives.fits(payload))
+        return rules.fits(payload) and (payload is None or arrives.fits(payload))
 
     def told(payload: Any) -> Iterator[str]:
         if rules.fits(payload):

@@ -57,6 +57,8 @@ def normal_type(text: str) -> str:
 
 def parse(text: str) -> Column:
     """The column that a text declares. Raises ValueError saying what is allowed."""
+    if not isinstance(text, str):  # as a JSON document may have it
+        raise ValueError(f"{text!r} is not a column type; known are {_KNOWN}")
     try:
         parser = _Parser(_tokens(text))
         column = parser.column()

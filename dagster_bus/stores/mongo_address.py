@@ -33,8 +33,7 @@ def parse_address(url: str) -> MongoAddress:
     _require_valid(authority, database, pairs)
     if not database:
         raise UsageError(
-            "the address of the store names no database: write it after the hosts, as in "
-            f"{EXAMPLE}"
+            f"the address of the store names no database: write it after the hosts, as in {EXAMPLE}"
         )
     hosts = authority.rpartition("@")[2]
     return MongoAddress(

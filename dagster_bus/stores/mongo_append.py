@@ -13,7 +13,7 @@ from pymongo import ReplaceOne
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
 
-from dagster_bus.core.dedup import Sifted, keys_to_sift, oldest_that_counts, sift
+from dagster_bus.core.dedup import keys_to_sift, oldest_that_counts, sift
 from dagster_bus.core.event import Batch, Published, published_from_tuple
 from dagster_bus.core.topic import TopicPartition
 from dagster_bus.stores.mongo_documents import (

@@ -201,9 +201,7 @@ def errors_from_text(text: str) -> tuple[AttemptError, ...]:
     return tuple(AttemptError(**error) for error in json.loads(text))
 
 
-def dead_letter_from_document(
-    document: Document, errors: tuple[AttemptError, ...]
-) -> DeadLetter:
+def dead_letter_from_document(document: Document, errors: tuple[AttemptError, ...]) -> DeadLetter:
     return DeadLetter(
         id=document["_id"],
         group=document["group"],

@@ -144,7 +144,11 @@ def _first_events_at(partitions: Sequence[TopicPartition], ts_ms: int) -> list[D
                 "from": "events",
                 "let": {**names, "offset": "$offset"},
                 "pipeline": [
-                    {"$match": {"$expr": {"$and": [*of_partition, {"$lt": ["$offset", "$$offset"]}]}}},
+                    {
+                        "$match": {
+                            "$expr": {"$and": [*of_partition, {"$lt": ["$offset", "$$offset"]}]}
+                        }
+                    },
                     {"$sort": {"offset": -1}},
                     {"$limit": 1},
                     {"$project": {"ts": 1}},

@@ -5,16 +5,14 @@ so too. So the counter is told first, in a step of its own, what readers may no 
 the events go afterwards. If this process ends in between, the next step deletes what is left.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from pymongo import ASCENDING, ReplaceOne
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
-from pymongo.errors import DuplicateKeyError
 
 from dagster_bus.core.store import CompactionStep
-from dagster_bus.core.topic import TopicPartition
+from dagster_bus.core.topic import OffsetRange, TopicPartition
 from dagster_bus.stores.mongo_connection import MongoConnection
 from dagster_bus.stores.mongo_documents import Document, partition_id, unknown_partition
 
@@ -27,21 +25,15 @@ def trim(connection: MongoConnection, at: TopicPartition, first: int, limit: int
         counter = _counter(database, session, at)
         first = max(min(first, counter["nextOffset"]), counter["firstOffset"])
         below = {**at._asdict(), "offset": {"$lt": first}}
-        left = database["events"].find(below, {"offset": True}, session=session)
-        for event in left.sort("offset", ASCENDING).skip(limit).limit(1):
-            first = event["offset"]
+        found = database["events"].find(below, {"_id": False, "offset": True}, session=session)
+        offsets = [event["offset"] for event in found.sort("offset").limit(limit + 1)]
+        if len(offsets) > limit:
+            first = offsets[limit]
         if first > counter["firstOffset"]:
-            change = {"$max": {"firstOffset": first}}
-            database["counters"].update_one({"_id": counter["_id"]}, change, session=session)
+            _tell(database, session, at, "firstOffset", first)
+    if not offsets:
+        return 0
     return connection.transact(lambda session: _delete_below(database, session, at, first))
-
-
-def _delete_below(
-    database: Database[Document], session: ClientSession, at: TopicPartition, first: int
-) -> int:
-    below = {**at._asdict(), "offset": {"$lt": first}}
-    database["latest_keys"].delete_many(below, session=session)
-    return database["events"].delete_many(below, session=session).deleted_count
 
 
 def compact(
@@ -56,11 +48,142 @@ def compact(
         counter = _counter(database, session, at)
         done = _done(database, session, at)
         first = max(done + 1, counter["firstOffset"])
-        last = min(before, counter["nextOffset"], first + limit) - 1
-        if first <= last:
-            change = {"$max": {"compactedTo": last}}
-            database["counters"].update_one({"_id": counter["_id"]}, change, session=session)
-    removed = 0
-    if first <= last:
-        ...
-    return CompactionStep(...)
+        last = max(min(before, counter["nextOffset"], first + limit) - 1, done)
+        if last > done:
+            _tell(database, session, at, "compactedTo", last)
+
+    def step(session: ClientSession) -> int:
+        removed = 0
+        if last > done and _done(database, session, at) == done:
+            span = OffsetRange(*at, first, last)
+            removed += _delete_superseded(database, session, span)
+            mark = {"$set": {"compactedTo": last}}
+            of_partition = {"_id": partition_id(at)}
+            database["compactions"].update_one(of_partition, mark, upsert=True, session=session)
+        return removed + _delete_tombstones(database, session, at, tombstones_before_ms, limit)
+
+    return CompactionStep(compacted_to=last, removed=connection.transact(step))
+
+
+def _counter(database: Database[Document], session: ClientSession, at: TopicPartition) -> Document:
+    counter = database["counters"].find_one({"_id": partition_id(at)}, session=session)
+    if counter is None:
+        raise unknown_partition(at)
+    return counter
+
+
+def _tell(
+    database: Database[Document],
+    session: ClientSession,
+    at: TopicPartition,
+    field: str,
+    offset: int,
+) -> None:
+    """Move a mark of a partition's counter ahead."""
+    change = {"$max": {field: offset}}
+    database["counters"].update_one({"_id": partition_id(at)}, change, session=session)
+
+
+def _done(database: Database[Document], session: ClientSession, at: TopicPartition) -> int:
+    found = database["compactions"].find_one({"_id": partition_id(at)}, session=session)
+    return found["compactedTo"] if found else 0
+
+
+def _delete_below(
+    database: Database[Document], session: ClientSession, at: TopicPartition, first: int
+) -> int:
+    below = {**at._asdict(), "offset": {"$lt": first}}
+    database["latest_keys"].delete_many(below, session=session)
+    return database["events"].delete_many(below, session=session).deleted_count
+
+
+def _delete_superseded(
+    database: Database[Document], session: ClientSession, span: OffsetRange
+) -> int:
+    """Delete events whose key comes again: later in the range, or in it at all if they were looked
+    at before. Note the newest of each key."""
+    at = TopicPartition(span.topic, span.partition)
+    newest: dict[str, Document] = {}
+    superseded = []
+    for event in _keyed_events(database, session, span):
+        earlier = newest.get(event["key"])
+        if earlier is not None:
+            superseded.append(earlier["offset"])
+        newest[event["key"]] = event
+    if not newest:
+        return 0
+    notes = database["latest_keys"]
+    known = {"_id": {"$in": [_note_id(at, key) for key in newest]}}
+    superseded += [note["offset"] for note in notes.find(known, session=session)]
+    fresh = [_note(at, event) for event in newest.values()]
+    notes.bulk_write(
+        [ReplaceOne({"_id": note["_id"]}, note, upsert=True) for note in fresh], session=session
+    )
+    return _delete_events(database, session, at, superseded)
+
+
+def _keyed_events(
+    database: Database[Document], session: ClientSession, span: OffsetRange
+) -> Iterable[Document]:
+    """Offset, key and time of the events of a range that have a key, and whether they delete it."""
+    return database["events"].aggregate(
+        [
+            {
+                "$match": {
+                    "topic": span.topic,
+                    "partition": span.partition,
+                    "offset": {"$gte": span.first, "$lte": span.last},
+                    "key": {"$exists": True},
+                }
+            },
+            {"$sort": {"offset": ASCENDING}},
+            {
+                "$project": {
+                    "offset": True,
+                    "key": True,
+                    "ts": True,
+                    "deletes": {"$eq": ["$payload", TOMBSTONE]},
+                }
+            },
+        ],
+        session=session,
+    )
+
+
+def _delete_tombstones(
+    database: Database[Document],
+    session: ClientSession,
+    at: TopicPartition,
+    before_ms: int,
+    limit: int,
+) -> int:
+    notes = database["latest_keys"]
+    old = {**at._asdict(), "tombstoneTs": {"$lt": before_ms}}
+    found = list(notes.find(old, session=session).sort("tombstoneTs").limit(limit))
+    if not found:
+        return 0
+    notes.delete_many({"_id": {"$in": [note["_id"] for note in found]}}, session=session)
+    return _delete_events(database, session, at, [note["offset"] for note in found])
+
+
+def _delete_events(
+    database: Database[Document],
+    session: ClientSession,
+    at: TopicPartition,
+    offsets: list[int],
+) -> int:
+    if not offsets:
+        return 0
+    chosen = {**at._asdict(), "offset": {"$in": offsets}}
+    return database["events"].delete_many(chosen, session=session).deleted_count
+
+
+def _note_id(at: TopicPartition, key: str) -> str:
+    return f"{partition_id(at)}:{key}"
+
+
+def _note(at: TopicPartition, event: Document) -> Document:
+    note = {"_id": _note_id(at, event["key"]), **at._asdict(), "offset": event["offset"]}
+    if event["deletes"]:
+        note["tombstoneTs"] = event["ts"]
+    return note

@@ -26,7 +26,8 @@ def test_the_file_becomes_resources_assets_a_job_and_a_sensor(project: Project) 
     Definitions.validate_loadable(defs)
     graph = defs.resolve_asset_graph()
     keys = {key.to_user_string() for key in graph.get_all_asset_keys()}
-    assert keys == {"orders/created", "stock", "order_table", "order_table/dead_letters"}
+    tables = {"order_table", "order_table/dead_letters"}
+    assert keys == {"orders/created", "stock", "strict", *tables}
     topic = graph.get(AssetKey(["orders", "created"]))
     assert topic.is_external
     assert topic.description == "Orders."
@@ -62,29 +63,34 @@ def test_a_code_location_loads_with_the_store_down_and_the_tick_says_so(
         (
             "pipelines:keep",
             "pipelines:kep",
-            "topics.yaml:19: pipeline tests.support.pipelines:kep: tests.support.pipelines has no "
+            "topics.yaml:20:15: pipeline tests.support.pipelines:kep: tests.support.pipelines has no "
             "function 'kep'",
         ),
         (
             "tests.support.pipelines:keep",
             "nowhere.to.be:found",
-            "topics.yaml:19: pipeline nowhere.to.be:found: No module named 'nowhere'",
+            "topics.yaml:20:15: pipeline nowhere.to.be:found: No module named 'nowhere'",
         ),
         (
             "stock: {}",
             "order-table: {}",
-            "topics.yaml:16: groups.order-table and topics.order-table would both be called "
+            "topics.yaml:17:3: groups.order-table and topics.order-table would both be called "
             "'order_table' in Dagster; rename one of them",
         ),
         (
             "order-table:",
             "import:",
-            "topics.yaml:16: 'import' is a word that Dagster keeps for itself; rename",
+            "topics.yaml:17:3: 'import' is a word that Dagster keeps for itself; rename",
         ),
         (
             "stock: {}",
             "order-table-job: {}",
-            "topics.yaml:16: groups.order-table and topics.order-table-job would both be called",
+            "topics.yaml:17:3: groups.order-table and topics.order-table-job would both be called",
+        ),
+        (
+            "retry: quick",
+            "retry: quick\n    start: latest",
+            "topics.yaml:20:12: groups.order-table.start: understood, but this version does not",
         ),
     ],
 )

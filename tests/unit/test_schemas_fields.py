@@ -137,6 +137,47 @@ def test_every_type_says_what_it_misses(type_: str, value: Any, told: str | None
     assert problem(type_, value) == (f"v: {told} ({type_})" if told else None)
 
 
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("2026-11-18T01:02:03Z", {"timestamp"}),
+        ("2026-11-18 01:02:03.123456+02:00", {"timestamp"}),
+        ("2026-11-18T01:02:03.123456789Z", {"timestamp"}),
+        ("2026-11-18T01:02:03 UTC", {"timestamp"}),
+        ("2026-11-18T01:02:03-5:30", {"timestamp"}),
+        ("2026-11-18T01:02:03+18:00", {"timestamp"}),
+        ("2026-11-18T01:02:03+1801", set()),
+        ("2026-11-18T01:02:03+01:60", set()),
+        ("2026-11-18T01:02:03 CET", set()),
+        ("2026-11-18t01:02:03", set()),
+        ("2026-11-18T01:02:03", {"timestamp", "timestamp_ntz"}),
+        ("2026-1-8T1:2", {"timestamp", "timestamp_ntz"}),
+        ("2026-11-18T24:00:00", set()),
+        ("2024-02-29T00:00:00", {"timestamp", "timestamp_ntz"}),
+        ("2026-02-29T00:00:00", set()),
+        ("2026-11-31", set()),
+        ("2026-12-31", {"timestamp", "timestamp_ntz", "date"}),
+        ("2026-1-8", {"timestamp", "timestamp_ntz", "date"}),
+        ("2026", {"timestamp", "timestamp_ntz", "date", "decimal(7,2)"}),
+        ("20261118", set()),
+        ("0000-01-01", set()),
+        (" 2026-11-18", set()),
+        ("12", {"decimal(7,2)"}),
+        ("12.500", {"decimal(7,2)"}),
+        ("-.5e1", {"decimal(7,2)"}),
+        ("0.000e9", {"decimal(7,2)"}),
+        ("1e5", set()),
+        ("12345.678", set()),
+        ("٣", set()),
+    ],
+)
+def test_texts_of_moments_and_numbers_fit_the_types_that_can_hold_them(
+    text: str, fits: set[str]
+) -> None:
+    types = ("timestamp", "timestamp_ntz", "date", "decimal(7,2)")
+    assert {type_ for type_ in types if problem(type_, text) is None} == fits
+
+
 @pytest.mark.parametrize("payload", [None, 7, "text", [], [{"order_id": "o-1"}]])
 def test_a_payload_is_an_object(payload: Any) -> None:
     told = schema({"a": "int"}).problem(payload, 1)

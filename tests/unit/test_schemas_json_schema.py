@@ -127,13 +127,15 @@ def test_what_is_not_an_object_has_no_columns_and_is_checked_all_the_same() -> N
     assert schema(True).problem("anything", 1) is None
 
 
-def test_a_schema_that_unfolds_without_end_is_refused() -> None:
-    definitions: dict[str, Any] = {
-        f"d{n}": {"properties": {side: {"$ref": f"#/$defs/d{n + 1}"} for side in ("a", "b")}}
-        for n in range(25)
-    }
-    definitions["d25"] = {"type": "string"}
-    with pytest.raises(ValueError, match="the schema unfolds to more than 5,000 columns"):
+@pytest.mark.parametrize("form", ["properties", "anyOf"])
+def test_a_schema_that_unfolds_without_end_is_refused(form: str) -> None:
+    def twice(ref: str) -> Any:
+        each = {"$ref": ref}
+        return {"a": each, "b": each} if form == "properties" else [each, each]
+
+    definitions: dict[str, Any] = {f"d{n}": {form: twice(f"#/$defs/d{n + 1}")} for n in range(15)}
+    definitions["d15"] = {"type": "string"}
+    with pytest.raises(ValueError, match="the schema unfolds to more than 10,000 parts"):
         columns(version({"$ref": "#/$defs/d0", "$defs": definitions}))
 
 
@@ -148,6 +150,27 @@ def test_names_that_spark_takes_for_one_are_refused() -> None:
     document = {"properties": {"id": {"type": "string"}, "ID": {"type": "string"}}}
     with pytest.raises(ValueError, match="'id' and 'ID' differ in case only; Spark"):
         columns(version(document))
+
+
+def test_a_schema_with_columns_is_one_of_objects() -> None:
+    """A JSON Schema without a type lets everything else pass."""
+    loose = {"properties": {"a": {"type": "integer"}}}
+    assert schema(loose).problem(7, 1) == "payload: 7 is not an object (struct<a:bigint>)"
+    assert schema(loose).problem({"a": None, "b": 1}, 1) == 'a: null is not of type "integer"'
+    assert schema(loose).problem({"b": 1}, 1) is None
+    assert schema(loose).problem(None, 1) is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"format": []}, {"type": "string", "format": {}}, {"enum": 5}, {"type": [[], 5]},
+        {"items": []}, {"anyOf": {}}, {"$ref": 5}, {"properties": []}, 5, None,
+    ],
+)  # fmt: skip
+def test_columns_of_what_is_not_a_json_schema_are_no_traceback(document: Any) -> None:
+    assert columns(version(document)) == {}
+    assert columns(version({"properties": {"v": document}}))["v"] in ("string", "array<string>")
 
 
 def test_a_payload_that_fits_has_no_problem() -> None:
@@ -214,6 +237,7 @@ def test_what_is_not_json_is_a_problem_and_no_traceback(payload: Any) -> None:
         ([], "a JSON Schema is an object, and not list"),
         ({"type": {1, 2}}, "Unsupported type: 'set'"),
         ({"properties": {"v": {"x-column-type": "decimall"}}}, "did you mean 'decimal'?"),
+        ({"properties": {"v": {"x-column-type": 5}}}, "5 is not a column type; known are string"),
     ],
 )
 def test_what_is_not_a_json_schema_is_refused(document: Any, complaint: str) -> None:
