@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from dagster_bus.core.topic import EventFilter, OffsetRange
+from dagster_bus.schemas.tree import quoted
 from dagster_bus.stores.arrow import pieces, read_batches
 
 if TYPE_CHECKING:
@@ -75,6 +76,6 @@ def read_events(
     envelope = F.struct(*(F.col(name) for name in raw.columns)).alias("_event")
     if not columns:
         return raw.select(envelope)
-    ddl = ", ".join(f"`{name}` {type_}" for name, type_ in columns.items())
+    ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
     parsed = raw.select(envelope, F.from_json("payload", ddl).alias("_payload"))
-    return parsed.select(*(F.col(f"_payload.`{name}`").alias(name) for name in columns), "_event")
+    return parsed.select(*(F.col(f"_payload.{quoted(name)}").alias(name) for name in columns), "_event")

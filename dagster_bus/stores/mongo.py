@@ -41,6 +41,7 @@ from dagster_bus.stores import mongo_reading as reading
 from dagster_bus.stores import mongo_trimming as trimming
 from dagster_bus.stores.mongo_connection import MongoConnection
 from dagster_bus.stores.mongo_documents import (
+    Document,
     bounds_from_document,
     dead_letter_from_document,
     delivery_from_document,
@@ -164,7 +165,7 @@ class MongoStore(Closing):
         return [dead_letter_from_document(each, errors[each["delivery"]]) for each in letters]
 
     def dead_letter_counts(self, group: str) -> dict[str, int]:
-        counted = [
+        counted: list[Document] = [
             {"$match": {"group": group}},
             {"$group": {"_id": "$fingerprint", "count": {"$sum": 1}}},
             {"$sort": {"count": DESCENDING, "_id": ASCENDING}},

@@ -8,6 +8,7 @@ event before its predecessors. Functions over an open transaction; the store beg
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice, repeat
+from typing import Any
 
 from pymongo import ReplaceOne
 from pymongo.client_session import ClientSession
@@ -80,7 +81,7 @@ def _join(batches: Sequence[Batch]) -> list[Batch]:
 
 
 def _concatenate(batches: Sequence[Batch]) -> Batch:
-    columns = {
+    columns: dict[str, Any] = {
         name: list(chain.from_iterable(getattr(batch, name) for batch in batches))
         for name in Batch._fields
         if name not in ("topic", "times", "dedup_ms")

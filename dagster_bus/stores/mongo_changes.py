@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import orjson
-from pymongo import ASCENDING, ReturnDocument, UpdateOne
+from pymongo import ASCENDING, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
@@ -121,17 +121,12 @@ def _move_offsets(database: Database[Document], session: ClientSession, change: 
     oldest = _oldest_open(database, session, change.group, ids.values())
     updates = []
     for id, at in sorted(ids.items()):
-        own = known.get(id)
-        if own is None and at not in change.frontiers:
-            continue
-        moved = _moved(own, firsts.get(at, 1), change.frontiers.get(at))
-        moved["lastCommitted"] = oldest.get(at, moved["frontier"]) - 1
-        names = {**at._asdict(), "group": change.group, **_updated(change)}
-        updates.append(
-            UpdateOne(
-                {"_id": id}, {"$set": {**names, **moved}, "$inc": {"version": 1}}, upsert=True
-            )
-        )
+        moved = _moved(known.get(id), firsts.get(at, 1), change.frontiers.get(at))
+        if moved is not None:
+            fields = {**at._asdict(), "group": change.group, **moved, **_updated(change)}
+            fields["lastCommitted"] = oldest.get(at, fields["frontier"]) - 1
+            step = {"$set": fields, "$inc": {"version": 1}}
+            updates.append(UpdateOne({"_id": id}, step, upsert=True))
     if updates:
         offsets.bulk_write(updates, session=session)
 
@@ -156,11 +151,11 @@ def _first_offsets(
     return {partition_of(counter): counter["firstOffset"] for counter in counters}
 
 
-def _moved(own: Document | None, first: int, frontier: int | None) -> Document:
+def _moved(own: Document | None, first: int, frontier: int | None) -> Document | None:
     """A group begins with the first offset that is there when it takes its first event. What was
     trimmed before it came back, if it was away, is not counted as its own either."""
     if own is None:
-        return {"frontier": frontier, "start": first}
+        return None if frontier is None else {"frontier": frontier, "start": first}
     if frontier is None:
         return {"frontier": own["frontier"], "start": own["start"]}
     return {"frontier": frontier, "start": own["start"] + max(0, first - own["frontier"])}
@@ -236,11 +231,8 @@ def _wanted_events(
 
 def _take_ids(database: Database[Document], session: ClientSession, count: int) -> int:
     """The first of so many ascending numbers that no dead letter has."""
-    taken = database["meta"].find_one_and_update(
-        {"_id": "dead_letters"},
-        {"$inc": {"last": count}},
-        upsert=True,
-        return_document=ReturnDocument.AFTER,
-        session=session,
+    before = database["meta"].find_one_and_update(
+        {"_id": "dead_letters"}, {"$inc": {"last": count}}, upsert=True, session=session
     )
-    return int(taken["last"]) - count + 1
+    last: int = before["last"] if before else 0
+    return last + 1

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pymongo
 from bson.timestamp import Timestamp
@@ -135,7 +135,7 @@ class MongoConnection(Closing):
 
     def _connect(self) -> MongoClient[Document]:
         options = self._address.options
-        waits: dict[str, int] = {}
+        waits: dict[str, Any] = {}
         if "serverselectiontimeoutms" not in options:
             waits = {"serverSelectionTimeoutMS": round(OPERATION_S * 1000)}
         try:

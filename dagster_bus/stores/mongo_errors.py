@@ -19,8 +19,8 @@ TRANSIENT = "TransientTransactionError"
 UNKNOWN_COMMIT = "UnknownTransactionCommitResult"
 
 NEEDS_A_SET = (
-    "is a standalone MongoDB server, and the bus needs a replica set (of one node at least) for its "
-    "transactions: start mongod with --replSet rs0, and run rs.initiate() in mongosh once"
+    "is a standalone MongoDB server, and the bus needs a replica set (of one node at least) for "
+    "its transactions: start mongod with --replSet rs0, and run rs.initiate() in mongosh once"
 )
 NEEDS_INITIATION = "is a replica set that was never initiated: run rs.initiate() in mongosh once"
 

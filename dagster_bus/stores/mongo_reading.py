@@ -122,6 +122,7 @@ def _first_events_at(partitions: Sequence[TopicPartition], ts_ms: int) -> list[D
     """For each counter an event of the first time that is not before the given one, and the event
     before that."""
     of_partition = [{"$eq": ["$topic", "$$topic"]}, {"$eq": ["$partition", "$$partition"]}]
+    earlier = {"$lt": ["$offset", "$$offset"]}
     names = {"topic": "$topic", "partition": "$partition"}
     return [
         {"$match": {"_id": {"$in": [partition_id(at) for at in partitions]}}},
@@ -144,11 +145,7 @@ def _first_events_at(partitions: Sequence[TopicPartition], ts_ms: int) -> list[D
                 "from": "events",
                 "let": {**names, "offset": "$offset"},
                 "pipeline": [
-                    {
-                        "$match": {
-                            "$expr": {"$and": [*of_partition, {"$lt": ["$offset", "$$offset"]}]}
-                        }
-                    },
+                    {"$match": {"$expr": {"$and": [*of_partition, earlier]}}},
                     {"$sort": {"offset": -1}},
                     {"$limit": 1},
                     {"$project": {"ts": 1}},
@@ -164,10 +161,11 @@ def _offset_at(
 ) -> int:
     """Events of one time are in the order of their offsets in the index of a server that inserted
     them, and may not be in that of a server that copied them: then the first is looked for."""
-    offset: int = counter["offset"]
+    offset: int = max(counter["offset"], counter["firstOffset"])
     if all(event["ts"] < ts_ms for event in counter["before"]):
-        return max(offset, counter["firstOffset"])
-    return _halve(database, session, {**counter, "nextOffset": offset}, lambda e: e["ts"] >= ts_ms)
+        return offset
+    before = {**counter, "nextOffset": offset}
+    return _halve(database, session, before, lambda event: bool(event["ts"] >= ts_ms))
 
 
 def offset_keeping(connection: MongoConnection, at: TopicPartition, keep_bytes: int) -> int:

@@ -84,7 +84,8 @@ def test_each_library_is_known_to_its_own_layer_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["dagster_bus", "dagster_bus.core.bus", "dagster_bus.core.lease"]
+    "module",
+    ["dagster_bus", "dagster_bus.core.bus", "dagster_bus.core.lease", "dagster_bus.schemas"],
 )
 def test_importing_the_core_brings_in_no_heavy_library(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY} if m in sys.modules])"

@@ -1,6 +1,7 @@
 """`topics.yaml`: what is understood, and how mistakes are told."""
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -37,6 +38,8 @@ GOOD = """\
         table: {path: data/history}
         lease: 20s
     """
+
+FIELDS = 'fields: {order_id: string, amount: "decimal(12, 2)"}'
 
 FULL = """\
     version: 1
@@ -249,10 +252,7 @@ def test_a_json_schema_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "schemas").mkdir()
     document = '{"type": "object", "properties": {"order_id": {"type": "string"}}}'
     (tmp_path / "schemas/order.json").write_text(document)
-    text = GOOD.replace(
-        'fields: {order_id: string, amount: "decimal(12, 2)"}', "json_schema: schemas/order.json"
-    )
-    loaded = load(tmp_path, text)
+    loaded = load(tmp_path, GOOD.replace(FIELDS, "json_schema: schemas/order.json"))
     schema = loaded.schemas["orders.created"]
     assert schema.versions[1] == SchemaVersion(
         "json_schema", {"type": "object", "properties": {"order_id": {"type": "string"}}}
@@ -260,9 +260,44 @@ def test_a_json_schema_file_is_read(tmp_path: Path) -> None:
     assert loaded.columns_of("history") == {"order_id": "string"}
 
 
-def test_a_model_is_not_imported_before_its_columns_are_asked_for(tmp_path: Path) -> None:
-    text = GOOD.replace('fields: {order_id: string, amount: "decimal(12, 2)"}', "model: no.where:X")
+MODEL = """\
+from pydantic import BaseModel
+
+class Order(BaseModel):
+    order_id: str
+    amount: float
+"""
+
+
+def test_a_model_is_imported_when_its_columns_are_asked_for_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "shapes_of_orders.py").write_text(MODEL)
+    loaded = load(tmp_path, GOOD.replace(FIELDS, "model: shapes_of_orders:Order"))
+    assert "shapes_of_orders" not in sys.modules
+    assert loaded.columns_of("history") == {"order_id": "string", "amount": "double"}
+    monkeypatch.delitem(sys.modules, "shapes_of_orders")
+
+
+def test_columns_of_a_model_that_disagree_are_told_when_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "more_shapes.py").write_text(MODEL)
+    text = GOOD.replace("cancelled: {}", "cancelled: {schema: {model: 'more_shapes:Order'}}")
     loaded = load(tmp_path, text)
+    with pytest.raises(SpecError) as found:
+        loaded.columns_of("history")
+    assert str(found.value) == (
+        "topics.yaml:12:5: groups.history.topics: column 'amount' is decimal(12,2) in "
+        "orders.created and double in orders.cancelled (a column has one type)"
+    )
+    monkeypatch.delitem(sys.modules, "more_shapes")
+
+
+def test_a_model_that_is_not_there_is_told_when_its_columns_are_asked_for(tmp_path: Path) -> None:
+    loaded = load(tmp_path, GOOD.replace(FIELDS, "model: no.where:X"))
     with pytest.raises(SpecError) as found:
         loaded.columns_of("history")
     assert str(found.value).startswith("topics.yaml:8:5: topics.orders.created.schema: model no.")

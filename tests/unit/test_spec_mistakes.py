@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.test_spec import FIELDS as ONE
 from tests.unit.test_spec import FULL, GOOD, mistakes
-
-ONE = 'fields: {order_id: string, amount: "decimal(12, 2)"}'
 
 
 def messages(tmp_path: Path, good: str, *changes: tuple[str, str]) -> list[str]:
@@ -292,7 +291,7 @@ def test_two_groups_do_not_share_a_table(tmp_path: Path) -> None:
         topics: {a: {}}
         groups:
           one: {topics: [a], pipeline: "x:y", table: {path: data/t}}
-          two: {topics: [a], pipeline: "x:y", table: {path: ./data//t}}
+          two: {topics: [a], pipeline: "x:y", table: {path: data/../data/t}}
         """
     assert mistakes(tmp_path, text) == [
         "topics.yaml:5:53: groups.two.table.path: group 'one' has this table already (each group "
@@ -339,12 +338,15 @@ def test_all_mistakes_are_told_at_once_in_the_files_order(tmp_path: Path) -> Non
 
 
 def test_what_a_mistake_leaves_out_is_not_missed(tmp_path: Path) -> None:
-    """The table is there, and so is the topic; only their values are wrong."""
-    changes = (("{path: data/history}", "{path: 5}"), ("orders.cancelled", "Orders"))
-    text = (("orders.*", "Orders"),)
-    assert len(messages(tmp_path, GOOD, *changes)) == 2
-    lines = messages(tmp_path, GOOD, *changes, *text)
-    assert not any("no declared topic" in line for line in lines)
+    """The table, the policy and the topic are there; only something about them is wrong."""
+    changes = (
+        ("max_attempts: 7", "max_attempts: 0"),
+        ("orders.cancelled", "Sales.new"),
+        ("[orders.*]", "[orders.*, sales.new]"),
+        ("{path: data/history}", "{path: 5}"),
+    )
+    places = [line.split(": ")[0] for line in messages(tmp_path, GOOD, *changes)]
+    assert places == ["4:24", "9:3", "17:19"]
 
 
 def test_a_file_that_is_a_list_is_told_so(tmp_path: Path) -> None:

@@ -181,10 +181,12 @@ def test_a_file_at_the_limit_is_read(tmp_path: Path) -> None:
     assert "larger than" in loading(tmp_path, start + b"#" * (MAX_BYTES - len(start) + 1))
 
 
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_passed_over_and_counts_as_no_column(tmp_path: Path) -> None:
     file = tmp_path / "topics.yaml"
     file.write_bytes(b"\xef\xbb\xbfversion: 1\ntopics: {a: {}}\n")
     assert load_spec(file).spec.version == 1
+    said = loading(tmp_path, b"\xef\xbb\xbfversion: 2\ntopics: {a: {}}\n")
+    assert said.startswith("topics.yaml:1:10: version: 2")
 
 
 @pytest.mark.parametrize(
