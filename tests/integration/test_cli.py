@@ -221,6 +221,31 @@ def test_the_guides_python_does_what_it_shows(tmp_path: Path) -> None:
     assert said.stdout.startswith("orders.created ")
 
 
+def test_the_guides_topics_are_fine(tmp_path: Path) -> None:
+    guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
+    (tmp_path / "topics.yaml").write_text(guide.split("```yaml\n")[1].split("```")[0])
+    (tmp_path / "customer.schema.json").write_text('{"type": "object"}')
+    said = call(tmp_path, "validate")
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_the_guides_commands_do_what_it_says(tmp_path: Path) -> None:
+    """In the shop's project; then the backup is imported into an empty store, as the text says."""
+    guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
+    block = next(code for code in guide.split("```sh\n")[1:] if "--key-field" in code)
+    script = block.split("```")[0].replace("dagster-bus", str(COMMAND))
+    shutil.copy(REPOSITORY / "topics.yaml", tmp_path)
+    said = subprocess.run(
+        ["sh", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    assert "A-4" in said.stdout
+    assert "3 events exported" in said.stderr
+    shutil.rmtree(tmp_path / ".bus")
+    said = call(tmp_path, "import", "backup.ndjson")
+    assert said.stderr == "3 events imported\n"
+
+
 def test_dead_letters_can_be_published_anew_as_the_guide_says(folder: Path) -> None:
     guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
     block = next(code for code in guide.split("```sh\n")[1:] if "dlq list" in code).split("```")[0]
