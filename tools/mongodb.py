@@ -42,11 +42,17 @@ OPTIONS = (
     "--setParameter", "shutdownTimeoutMillisForSignaledShutdown=0",
 )  # fmt: skip
 
-DIES_WITH_PARENT = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "  # PR_SET_PDEATHSIG, SIGKILL
-    "os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])"
-)
-"""Turns itself into a server that the kernel ends with the thread that started it."""
+LAUNCHER = """
+import ctypes, os, resource, sys
+PR_SET_PDEATHSIG, SIGKILL = 1, 9
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
+files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Turns itself into a server that the kernel ends with the thread that started it, and that may
+open as many files as the databases of a whole test session have."""
 
 _spawner = ThreadPoolExecutor(1, "mongodb-spawner")
 """The thread that starts all servers: it lives as long as this process, whoever asks for them."""
@@ -110,7 +116,7 @@ class Server(Closing):
             "--logpath", str(self.log), "--logappend", *OPTIONS, *self._options,
         ]  # fmt: skip
         if sys.platform == "linux":
-            command = [sys.executable, "-ISc", DIES_WITH_PARENT, str(os.getpid()), *command]
+            command = [sys.executable, "-ISc", LAUNCHER, str(os.getpid()), *command]
         self._process = _spawner.submit(_spawn, command).result()
 
     def wait_until_up(self) -> None:

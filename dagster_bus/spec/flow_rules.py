@@ -29,6 +29,9 @@ def _target(loaded: LoadedSpec, group: str) -> Iterator[Problem]:
     elif topic is not None and not topic.durable:
         message = f"no run can publish to {target}, which is not durable (make it durable)"
         yield wrong(loaded, place, message)
+    elif topic is not None and not loaded.topics_of(group) and loaded.has_all_topics():
+        message = f"the group would read nothing but {target}, which it writes (read other topics)"
+        yield wrong(loaded, place, message)
 
 
 def _loops(loaded: LoadedSpec) -> Iterator[Problem]:

@@ -126,7 +126,11 @@ class GroupSpec(Spec):
         "`_corrupt`. dead_letter: the event goes to the dead letters.",
     )
     table: TableSpec | None = Field(None, description="Where the rows go.")
-    publish: TopicName | None = Field(None, description="The topic that each row is published to.")
+    publish: TopicName | None = Field(
+        None,
+        description="The topic that each row is published to. A pattern in `topics` does not "
+        "select it.",
+    )
     slo: SloSpec | None = Field(None, description="What the group promises.")
     dead_letters: DeadLettersSpec | None = Field(
         None, description="What is expected of its dead letters."

@@ -25,9 +25,12 @@ class LoadedSpec:
         self._source = source
 
     def topics_of(self, group: str) -> tuple[str, ...]:
-        """The declared topics that a group's patterns select, in the file's order."""
-        patterns = self.spec.groups[group].topics
-        chosen = {name for pattern in patterns for name in matching(pattern, self.spec.topics)}
+        """The declared topics that a group's patterns select, in the file's order. A pattern never
+        means the topic that the group itself publishes to: it would read what it wrote."""
+        spec = self.spec.groups[group]
+        chosen = {name for pattern in spec.topics for name in matching(pattern, self.spec.topics)}
+        if spec.publish not in spec.topics:
+            chosen.discard(spec.publish or "")
         return tuple(name for name in self.spec.topics if name in chosen)
 
     def columns_of_topic(self, topic: str) -> dict[str, str]:
@@ -55,7 +58,7 @@ class LoadedSpec:
     ) -> Iterator[Problem]:
         """Columns that one table cannot have together."""
         place = ("groups", group, "topics")
-        seen: dict[str, tuple[str, str, str]] = {}
+        seen: dict[str, tuple[str, str, str]] = {"_event": ("_event", "the envelope", "struct")}
         for topic, declared in by_topic.items():
             for column, type_ in declared.items():
                 first = seen.setdefault(column.lower(), (column, topic, type_))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, islice, repeat
 from typing import Any
 
-from pymongo import ReplaceOne
+from pymongo import ReplaceOne, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
 
@@ -35,6 +35,12 @@ class _Growth:
     events: int = 0
     bytes: int = 0
     latest_ms: int = 0
+
+    def as_update(self) -> Document:
+        return {
+            "$inc": {"nextOffset": self.events, "appendedBytes": self.bytes},
+            "$max": {"lastTs": self.latest_ms},
+        }
 
 
 @dataclass(slots=True)
@@ -163,20 +169,27 @@ def _advance(
     database: Database[Document], session: ClientSession, batch: Batch, now_ms: int
 ) -> dict[int, _End]:
     """Move the ends of a batch's partitions, and return where they were."""
-    ends = {}
-    for partition, growth in sorted(_growths(batch, now_ms).items()):
-        at = TopicPartition(batch.topic, partition)
-        before = database["counters"].find_one_and_update(
-            {"_id": partition_id(at)},
-            {
-                "$inc": {"nextOffset": growth.events, "appendedBytes": growth.bytes},
-                "$max": {"lastTs": growth.latest_ms},
-            },
-            session=session,
+    growths = _growths(batch, now_ms)
+    ids = {partition_id(TopicPartition(batch.topic, number)): number for number in growths}
+    steps = {id: growths[number].as_update() for id, number in sorted(ids.items())}
+    counters = database["counters"]
+    if len(steps) == 1:  # the usual case of a single event, in one round trip
+        ((id, step),) = steps.items()
+        found = [counters.find_one_and_update({"_id": id}, step, session=session)]
+    else:
+        found = [*counters.find({"_id": {"$in": list(steps)}}, session=session)]
+        counters.bulk_write(
+            [UpdateOne({"_id": id}, step) for id, step in steps.items()], session=session
         )
-        if before is None:
-            raise unknown_partition(at)
-        ends[partition] = _End(before["nextOffset"], before["lastTs"], before["appendedBytes"])
+    ends = {
+        counter["partition"]: _End(
+            counter["nextOffset"], counter["lastTs"], counter["appendedBytes"]
+        )
+        for counter in found
+        if counter is not None
+    }
+    for number in growths.keys() - ends.keys():
+        raise unknown_partition(TopicPartition(batch.topic, number))
     return ends
 
 

@@ -84,10 +84,10 @@ class Ear(Closing):
 
     def _run(self, stream: ChangeStream[Document] | None, total: int) -> None:
         while not self._closed.is_set():
-            if stream is None:
-                total = self._look(total)
-            else:
+            if stream is not None:
                 self._follow(stream)
+                self._wake()
+            total = self._look(total)
             stream = self._try_to_watch()
             self._wake()
 

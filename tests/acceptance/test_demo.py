@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import STORES
 from tests.support.dagster_dev import wait_for
 
 PROJECT = Path(__file__).parents[2]
@@ -15,9 +16,10 @@ DEMO = [sys.executable, "-m", "definitions.demo"]
 
 
 @pytest.mark.timeout(400)
-def test_the_bounded_demo_accounts_for_every_event(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_the_bounded_demo_accounts_for_every_event(tmp_path: Path, store: str) -> None:
     said = subprocess.run(
-        [*DEMO, "--once", "--home", str(tmp_path)],
+        [*DEMO, "--once", "--store", store, "--home", str(tmp_path)],
         cwd=PROJECT,
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ from dagster_bus.core.bus import Bus
 from dagster_bus.core.clock import system_clock
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.event import Message
-from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig
+from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
 from dagster_bus.errors import LeaseLost, PipelineError, TableError
 from dagster_bus.spark.delta import DeltaSink
 from dagster_bus.spark.processing import Result, Work, process
@@ -136,6 +136,20 @@ def test_events_that_a_filter_keeps_out_are_counted(
     result = run(spark, wanted, take(bus))
     assert (result.rows, result.filtered) == (10, 10)
     assert rows(work) == list(range(10))
+
+
+def test_what_compaction_has_taken_out_is_counted_as_filtered(
+    spark: SparkSession, bus: Bus, work: Work, store_url: str
+) -> None:
+    """A group that begins with a compacted log; what comes later must all be there."""
+    bus.publish_many("orders", [Message({"n": n}, key="a", partition=0) for n in range(10)])
+    with open_store(store_url) as store:
+        store.compact(TopicPartition("orders", 0), 9, 0, 100)
+    delivery = take(bus)
+    assert delivery.size == 10
+    result = run(spark, replace(work, compacted=True), delivery)
+    assert (result.rows, result.filtered) == (3, 7)
+    assert rows(work) == [7, 8, 9]
 
 
 def test_a_delivery_that_runs_twice_leaves_its_rows_once(

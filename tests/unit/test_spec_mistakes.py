@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_spec import FIELDS as ONE
-from tests.unit.test_spec import FULL, GOOD, mistakes
+from tests.unit.test_spec import FULL, GOOD, load, mistakes
 
 
 def messages(tmp_path: Path, good: str, *changes: tuple[str, str]) -> list[str]:
@@ -199,8 +199,8 @@ def test_a_value_that_does_not_fit_is_told_with_its_place(
          "rs.cancelled.retention.size: a compacted topic keeps every key"),
         ("topics: [orders.*]", "topics: [orders.created]\n        publish: orders.gone", "13:14: gr"
          "oups.history.publish: no topic 'orders.gone' is declared"),
-        ("topics: [orders.*]", "topics: [orders.*]\n        publish: orders.created", "13:14: group"
-         "s.history.publish: events would go round for ever: history → orders.created → history"),
+        ("topics: [orders.*]", "topics: [orders.created]\n        publish: orders.created", "13:14: "
+         "groups.history.publish: events would go round for ever: history → orders.created → hist"),
         ("        table: {path: data/history}\n", "", "11:3: groups.history: one of these keys is n"
          "eeded: table, publish"),
         ("pipeline: shop.pipelines:history", "pipeline: a:b\n        sql: SELECT 1", "17:10: groups"
@@ -283,6 +283,23 @@ def test_a_loop_through_several_groups_is_found_once(tmp_path: Path) -> None:
         "topics.yaml:5:49: groups.from-a.publish: events would go round for ever: from-a → b → "
         "from-b → c → from-c → a → from-a (publish elsewhere, or read less)"
     ]
+
+
+def test_a_pattern_does_not_mean_the_topic_that_the_group_publishes_to(tmp_path: Path) -> None:
+    text = """\
+        version: 1
+        topics: {a.in: {}, a.out: {}, b.out: {}}
+        groups:
+          one: {topics: [a.*], sql: SELECT 1, publish: a.out}
+          two: {topics: [b.*], sql: SELECT 1, publish: b.out}
+        """
+    assert mistakes(tmp_path, text) == [
+        "topics.yaml:5:48: groups.two.publish: the group would read nothing but b.out, which it "
+        "writes (read other topics)"
+    ]
+    loaded = load(tmp_path, text.replace("[b.*]", "[a.out]"))
+    assert loaded.topics_of("one") == ("a.in",)
+    assert loaded.topics_of("two") == ("a.out",)
 
 
 def test_two_groups_do_not_share_a_table(tmp_path: Path) -> None:
