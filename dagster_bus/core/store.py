@@ -18,6 +18,13 @@ from dagster_bus.core.failure import AttemptError
 from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
 
 
+PAGE_EVENTS = 5_000
+PAGE_BYTES = 16 << 20
+LEAST_EVENTS = 50
+"""What is held at once of a long range: so many events, of about so many bytes, and at least one.
+Readers that share this get fewer, but not so few that most of the time is spent on asking."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What a partition holds: offsets from `first` to below `end`."""
@@ -193,9 +200,10 @@ class Store(Protocol):
         Raises OffsetTrimmed if the range begins before the first offset that is available. A
         partition that does not exist has no events."""
 
-    def iterate(self, span: OffsetRange) -> Iterator[Event]:
-        """All events of a range, in order, in bounded memory. Raises OffsetTrimmed as `read` does,
-        also midway, if the log is trimmed faster than it is read."""
+    def iterate(self, span: OffsetRange, shared_by: int = 1) -> Iterator[Event]:
+        """All events of a range, in order, in bounded memory, of which each of `shared_by` readers
+        takes its share. Raises OffsetTrimmed as `read` does, also midway, if the log is trimmed
+        faster than it is read."""
 
     def offsets_at(
         self, partitions: Sequence[TopicPartition], ts_ms: int

@@ -54,4 +54,5 @@ def _between(
         for at, each in bounds.items()
         if positions[at] < each.end
     ]
-    return heapq.merge(*(store.iterate(span) for span in spans), key=_by_time)
+    logs = (store.iterate(span, shared_by=len(spans)) for span in spans)
+    return heapq.merge(*logs, key=_by_time)

@@ -39,7 +39,7 @@ def sqlite_path(url: str) -> str:
     path = url.removeprefix(SQLITE_PREFIX)
     if path == url or not path:
         raise UsageError(
-            f"{url!r} is not the address of a store: write {SQLITE_PREFIX}path/to/bus.db "
-            "or mongodb://host/database"
+            f"a store's address is {SQLITE_PREFIX}path/to/bus.db or mongodb://host/database; this "
+            f"one begins with {url.split('://')[0]!r}"  # the rest may hold a password
         )
     return path

@@ -112,8 +112,8 @@ class MongoStore(Closing):
     def read(self, span: OffsetRange, limit: int) -> list[Event]:
         return reading.read(self._connection, span, limit)
 
-    def iterate(self, span: OffsetRange) -> Iterator[Event]:
-        return reading.iterate(self._connection, span)
+    def iterate(self, span: OffsetRange, shared_by: int = 1) -> Iterator[Event]:
+        return reading.iterate(self._connection, span, shared_by=shared_by)
 
     def offsets_at(
         self, partitions: Sequence[TopicPartition], ts_ms: int

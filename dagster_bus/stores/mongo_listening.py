@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 
 from pymongo.change_stream import ChangeStream
+from pymongo.errors import PyMongoError
 
 from dagster_bus.core.closing import Closing
 from dagster_bus.errors import BusError
@@ -79,6 +80,7 @@ class Ear(Closing):
 
     def close(self) -> None:
         self._closed.set()
+        self._wake()
         if self._thread is not None:
             self._thread.join(CLOSE_S)
 
@@ -93,7 +95,7 @@ class Ear(Closing):
 
     def _follow(self, stream: ChangeStream[Document]) -> None:
         """Wake listeners at each change, until the stream breaks."""
-        with stream, suppress(BusError):
+        with suppress(BusError, PyMongoError), stream:
             while not self._closed.is_set() and stream.alive:
                 with self._connection.bounded():
                     change = stream.try_next()

@@ -10,6 +10,7 @@ from pymongo.cursor import Cursor
 from pymongo.database import Database
 
 from dagster_bus.core.event import Event
+from dagster_bus.core.store import LEAST_EVENTS, PAGE_BYTES, PAGE_EVENTS
 from dagster_bus.core.topic import OffsetRange, TopicPartition
 from dagster_bus.errors import OffsetTrimmed, StoreUnavailable
 from dagster_bus.stores.mongo_connection import MongoConnection
@@ -21,9 +22,6 @@ from dagster_bus.stores.mongo_documents import (
     unknown_partition,
 )
 
-PAGE_EVENTS = 5_000
-PAGE_BYTES = 16 << 20
-
 Page = list[Document]
 
 
@@ -31,14 +29,16 @@ def read(connection: MongoConnection, span: OffsetRange, limit: int) -> list[Eve
     return list(islice(iterate(connection, span, limit), limit))
 
 
-def iterate(connection: MongoConnection, span: OffsetRange, limit: int = 0) -> Iterator[Event]:
+def iterate(
+    connection: MongoConnection, span: OffsetRange, limit: int = 0, shared_by: int = 1
+) -> Iterator[Event]:
     """The events of a range, in order. If the server is lost on the way, reading goes on with the
     next one."""
     expected = span.first
     while True:
         begun = expected
         try:
-            for page in pages(connection, replace(span, first=begun), limit):
+            for page in pages(connection, replace(span, first=begun), limit, shared_by):
                 yield from map(event_from_document, page)
                 expected = page[-1]["offset"] + 1
         except StoreUnavailable:
@@ -48,15 +48,18 @@ def iterate(connection: MongoConnection, span: OffsetRange, limit: int = 0) -> I
             return
 
 
-def pages(connection: MongoConnection, span: OffsetRange, limit: int = 0) -> Iterator[Page]:
+def pages(
+    connection: MongoConnection, span: OffsetRange, limit: int = 0, shared_by: int = 1
+) -> Iterator[Page]:
     """The documents of a range, some at a time. Where some are missing it is asked why: compaction
     takes single ones, and that is well; if they were trimmed away, the reader is told."""
     if span.first > span.last:
         return
     expected = span.first
     with connection.session() as session:
-        cursor = _find(connection.database, session, span, limit)
-        while page := _page(connection, cursor):
+        most = max(PAGE_EVENTS // shared_by, LEAST_EVENTS)
+        cursor = _find(connection.database, session, span, limit, most)
+        while page := _page(connection, cursor, most, PAGE_BYTES // shared_by):
             first, last = page[0]["offset"], page[-1]["offset"]
             if first > expected or last - first + 1 > len(page):
                 _require_available(connection, session, replace(span, first=expected))
@@ -67,7 +70,11 @@ def pages(connection: MongoConnection, span: OffsetRange, limit: int = 0) -> Ite
 
 
 def _find(
-    database: Database[Document], session: ClientSession, span: OffsetRange, limit: int
+    database: Database[Document],
+    session: ClientSession,
+    span: OffsetRange,
+    limit: int,
+    batch_size: int,
 ) -> Cursor[Document]:
     return database["events"].find(
         {
@@ -76,19 +83,19 @@ def _find(
             "offset": {"$gte": span.first, "$lte": span.last},
         },
         sort=[("offset", ASCENDING)],
-        batch_size=PAGE_EVENTS,
+        batch_size=batch_size,
         limit=limit,
         session=session,
     )
 
 
-def _page(connection: MongoConnection, cursor: Cursor[Document]) -> Page:
+def _page(connection: MongoConnection, cursor: Cursor[Document], most: int, budget: int) -> Page:
     """The next documents: so many, of so many bytes, and at least one if any."""
     page: Page = []
     with connection.bounded():
         for document in cursor:
             page.append(document)
-            if len(page) == PAGE_EVENTS or document["bytes"] - page[0]["bytes"] > PAGE_BYTES:
+            if len(page) == most or document["bytes"] - page[0]["bytes"] > budget:
                 break
     return page
 

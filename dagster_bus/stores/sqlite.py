@@ -12,6 +12,9 @@ from dagster_bus.core.closing import Closing
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.event import Batch, Event, Published, event_from_tuple
 from dagster_bus.core.store import (
+    LEAST_EVENTS,
+    PAGE_BYTES,
+    PAGE_EVENTS,
     Bounds,
     Change,
     CompactionStep,
@@ -28,8 +31,6 @@ from dagster_bus.stores.sqlite_connection import SqliteConnection, load_queries
 from dagster_bus.stores.sqlite_listening import SqliteListener
 from dagster_bus.stores.sqlite_rows import dead_letter_from_row, delivery_from_row, position
 
-PAGE_EVENTS = 5_000
-PAGE_BYTES = 16 << 20
 LARGEST_NUMBER = (1 << 63) - 1
 QUERIES = load_queries()
 
@@ -74,9 +75,9 @@ class SqliteStore(Closing):
     def read(self, span: OffsetRange, limit: int) -> list[Event]:
         return self._page(span, limit, LARGEST_NUMBER)
 
-    def iterate(self, span: OffsetRange) -> Iterator[Event]:
-        first = span.first
-        while page := self._page(replace(span, first=first), PAGE_EVENTS, PAGE_BYTES):
+    def iterate(self, span: OffsetRange, shared_by: int = 1) -> Iterator[Event]:
+        first, most = span.first, max(PAGE_EVENTS // shared_by, LEAST_EVENTS)
+        while page := self._page(replace(span, first=first), most, PAGE_BYTES // shared_by):
             yield from page
             first = page[-1].offset + 1
 
