@@ -17,10 +17,7 @@ settings.register_profile(
 )
 settings.load_profile("bus")
 
-_SUPPORT = Path(__file__).parent / "support"  # TEMPORARY while the tree is rebuilt
-pytest_plugins = ["tests.support.mongo"] if (_SUPPORT / "mongo.py").exists() else []
-if os.environ.get("SHOP", "0") == "1":
-    pytest_plugins.append("tests.support.shop")
+pytest_plugins = ["tests.support.mongo", "tests.support.shop"]
 
 TESTS = Path(__file__).parent
 

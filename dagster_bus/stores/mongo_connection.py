@@ -13,15 +13,21 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import pymongo
+from bson.errors import BSONError
 from bson.timestamp import Timestamp
 from pymongo import MongoClient, ReadPreference
 from pymongo.client_session import ClientSession
-from pymongo.errors import ConfigurationError, PyMongoError, ServerSelectionTimeoutError
+from pymongo.errors import (
+    BulkWriteError,
+    ConfigurationError,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from dagster_bus.core.closing import Closing
-from dagster_bus.errors import StoreError, StoreUnusable, UsageError
+from dagster_bus.errors import InvalidEvent, StoreError, StoreUnusable, UsageError
 from dagster_bus.stores import mongo_errors as errors
 from dagster_bus.stores.mongo_address import parse_address
 from dagster_bus.stores.mongo_documents import Document
@@ -70,13 +76,20 @@ class MongoConnection(Closing):
     @contextmanager
     def bounded(self, seconds: float = OPERATION_S) -> Iterator[None]:
         """A block that takes so long at most, and whose errors are the bus's own."""
-        if self._closed:
-            raise StoreError(f"the store {self._address.shown} was closed; open it again")
+        self.require_open()
         try:
             with pymongo.timeout(max(seconds, 0.001)):  # 0 would be without end
                 yield
+        except BulkWriteError as error:  # it repeats whole documents: they are not for logs
+            raise errors.in_words(error, self._address.shown) from None
         except PyMongoError as error:
             raise errors.in_words(error, self._address.shown) from error
+        except (BSONError, OverflowError) as error:
+            raise InvalidEvent(f"MongoDB cannot keep that: {error}") from error
+
+    def require_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store {self._address.shown} was closed; open it again")
 
     def session(self) -> ClientSession:
         """A session that sees what this store has written, also if there is a new primary."""
@@ -134,10 +147,9 @@ class MongoConnection(Closing):
                 self._seen = when
 
     def _connect(self) -> MongoClient[Document]:
-        options = self._address.options
         waits: dict[str, Any] = {}
-        if "serverselectiontimeoutms" not in options:
-            waits = {"serverSelectionTimeoutMS": round(OPERATION_S * 1000)}
+        if "serverselectiontimeoutms" not in self._address.options:
+            waits = {"serverSelectionTimeoutMS": round(OPENING_S * 1000)}
         try:
             return MongoClient(self._address.url, retryWrites=True, retryReads=True, **waits)
         except (ConfigurationError, ValueError) as error:
@@ -152,9 +164,8 @@ class MongoConnection(Closing):
 
     def _hello(self) -> Document:
         """What the primary says of itself, or the one server that is there instead."""
-        patient = "serverselectiontimeoutms" in self._address.options
         try:
-            with pymongo.timeout(OPERATION_S if patient else OPENING_S):
+            with pymongo.timeout(self._client.options.server_selection_timeout):
                 return self._client.admin.command("hello")
         except PyMongoError as error:
             found = None

@@ -3,10 +3,10 @@
 from typing import Any
 
 from pymongo.errors import (
+    BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
     DocumentTooLarge,
-    ExecutionTimeout,
     InvalidOperation,
     OperationFailure,
     PyMongoError,
@@ -25,7 +25,7 @@ NEEDS_A_SET = (
 NEEDS_INITIATION = "is a replica set that was never initiated: run rs.initiate() in mongosh once"
 
 _WRITE_CONFLICT = 112
-_TOO_LARGE = {10334, 17280, 17419, 17420}
+_WRITE_NOT_CONFIRMED = 64
 _DUPLICATE_KEY = 11000
 _ADVICE = {
     13: "its user is not allowed to do that; grant it the role readWrite on this database",
@@ -38,7 +38,7 @@ _ADVICE = {
 _PASSING = {
     24: "it was busy for too long",
     50: "it took too long to answer",
-    64: "its members did not confirm the write in time; see rs.status()",
+    _WRITE_NOT_CONFIRMED: "its members did not confirm the write in time; see rs.status()",
     91: "it is shutting down",
     100: "too few of its members are up to keep a write; see rs.status()",
     _WRITE_CONFLICT: "too many others wrote to the same partition at the same time",
@@ -53,26 +53,26 @@ _PASSING = {
 
 def in_words(error: PyMongoError, shown: str) -> BusError:
     """An error of the driver as one of the bus, for the store at an address."""
-    if isinstance(error, DocumentTooLarge) or _code(error) in _TOO_LARGE:
+    code, reason = _cause(error)
+    if isinstance(error, DocumentTooLarge) or "too large" in reason:
         return InvalidEvent(
             "an event is larger than the 16 MiB that MongoDB keeps in one document: put its data "
             "elsewhere and publish its address"
         )
     if isinstance(error, ConnectionFailure | ConfigurationError):
         return StoreUnavailable(
-            f"the store {shown} cannot be reached ({_reason(error)}); check that MongoDB runs "
+            f"the store {shown} cannot be reached ({reason}); check that MongoDB runs "
             "there, and that hosts and replicaSet in the address are right"
         )
-    code = _code(error)
     if code in _PASSING:
         return StoreUnavailable(f"the store {shown} failed: {_PASSING[code]}. Try again later")
     if isinstance(error, InvalidOperation):
         return StoreError(f"the store {shown} was closed, or is used in a wrong way: {error}")
     if code == _DUPLICATE_KEY:
-        return StoreUnusable(f"the store {shown} is damaged: {_reason(error)}")
+        return StoreUnusable(f"the store {shown} is damaged: {reason}")
     if code in _ADVICE:
         return StoreUnusable(f"the store {shown} failed: {_ADVICE[code]}")
-    return StoreError(f"the store {shown} failed: {_reason(error)}")
+    return StoreError(f"the store {shown} failed: {reason}")
 
 
 def outcome_unknown(shown: str) -> StoreUnavailable:
@@ -82,24 +82,16 @@ def outcome_unknown(shown: str) -> StoreUnavailable:
     )
 
 
-def _code(error: PyMongoError) -> int | None:
-    """The server's number for what happened, also if it is told of one document of many."""
-    if isinstance(error, WTimeoutError):
-        return 64
-    if isinstance(error, ExecutionTimeout):
-        return 50
-    if not isinstance(error, OperationFailure):
-        return None
-    details: dict[str, Any] = dict(error.details or {})
-    for each in [*details.get("writeErrors", []), *details.get("writeConcernErrors", [])]:
-        code: int | None = each.get("code")
-        return code
-    return error.code
-
-
-def _reason(error: PyMongoError) -> str:
-    """The driver's message without what it appends of its own state."""
+def _cause(error: PyMongoError) -> tuple[int | None, str]:
+    """The server's number for what happened and its words, also if it tells of one document of
+    many; without what the driver appends of its own state."""
+    if isinstance(error, BulkWriteError):
+        details: dict[str, Any] = dict(error.details or {})
+        for each in [*details.get("writeErrors", []), *details.get("writeConcernErrors", [])]:
+            return each.get("code"), str(each.get("errmsg"))
     text = str(error)
     for tail in (" (configured timeouts", ", Timeout:", ", full error:", ", Topology Description:"):
         text = text.partition(tail)[0]
-    return text
+    if isinstance(error, WTimeoutError):
+        return _WRITE_NOT_CONFIRMED, text
+    return error.code if isinstance(error, OperationFailure) else None, text

@@ -62,6 +62,7 @@ class Ear(Closing):
         return self._heard
 
     def listen(self) -> MongoListener:
+        self._connection.require_open()
         with self._changed:
             if self._thread is None:
                 stream = self._try_to_watch()

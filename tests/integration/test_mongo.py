@@ -292,11 +292,10 @@ def test_no_query_reads_more_than_it_needs(
     database.command("profile", 0)
     done = list(database["system.profile"].find({"ns": {"$not": {"$regex": "system.profile"}}}))
     assert len(done) > 50
-    examined = {(each["ns"], each.get("planSummary")): each.get("docsExamined", 0) for each in done}
-    assert {key: count for key, count in examined.items() if count > 40} == {}
+    assert [each for each in done if each.get("docsExamined", 0) > 40] == []
     growing = ("events", "deliveries", "dead_letters", "idempotency", "latest_keys", "open_ranges")
-    scanned = {ns for ns, plan in examined if "COLLSCAN" in (plan or "")}
-    assert not {name for name in growing if f"{database.name}.{name}" in scanned}
+    scanned = {each["ns"] for each in done if "COLLSCAN" in each.get("planSummary", "")}
+    assert not scanned & {f"{database.name}.{name}" for name in growing}
 
 
 def test_the_place_of_a_time_does_not_depend_on_the_order_of_the_index(
@@ -394,7 +393,7 @@ def test_spark_gets_the_same_events_as_everybody(store: Store, url: str) -> None
     ]
     assert rows[0]["ts"].timestamp() * 1000 == START_MS
     european = read_batches(url, span, EventFilter({"region": "eu"}))
-    assert sum(batch.num_rows for batch in european) == 3_999
+    assert sum(batch.num_rows for batch in european) == 3_998
 
 
 def test_a_store_of_a_newer_version_is_left_alone(
