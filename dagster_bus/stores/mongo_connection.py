@@ -29,6 +29,7 @@ from pymongo.write_concern import WriteConcern
 from dagster_bus.core.closing import Closing
 from dagster_bus.errors import InvalidEvent, StoreError, StoreUnusable, UsageError
 from dagster_bus.stores import mongo_errors as errors
+from dagster_bus.stores.mongo_abandoned import AbandonedTransactions, application_name
 from dagster_bus.stores.mongo_address import parse_address
 from dagster_bus.stores.mongo_documents import Document
 from dagster_bus.stores.mongo_pace import Pace
@@ -112,6 +113,7 @@ class MongoConnection(Closing):
     def transact(self, work: Callable[[ClientSession], T]) -> T:
         """Do the work in a transaction, durably or not at all. It may be called several times."""
         deadline = time.monotonic() + OPERATION_S
+        abandoned = AbandonedTransactions(self._client, self._address.database)
         with self.session() as session:
             while True:
                 self._pace.wait()
@@ -121,6 +123,7 @@ class MongoConnection(Closing):
                     self._commit(session)
                 except _NoEffect as error:
                     self._pace.slow_down()
+                    abandoned.end_some()
                     if time.monotonic() > deadline:
                         raise errors.in_words(error.cause, self._address.shown) from error.cause
                 else:
@@ -151,7 +154,13 @@ class MongoConnection(Closing):
         if "serverselectiontimeoutms" not in self._address.options:
             waits = {"serverSelectionTimeoutMS": round(OPENING_S * 1000)}
         try:
-            return MongoClient(self._address.url, retryWrites=True, retryReads=True, **waits)
+            return MongoClient(
+                self._address.url,
+                appname=application_name(self._address.database),
+                retryWrites=True,
+                retryReads=True,
+                **waits,
+            )
         except (ConfigurationError, ValueError) as error:
             raise UsageError(f"the store {self._address.shown} cannot be opened: {error}") from None
 

@@ -37,12 +37,16 @@ _ADVICE = {
 }
 _PASSING = {
     24: "it was busy for too long",
+    43: "it lost the place of a reader",
     50: "it took too long to answer",
     _WRITE_NOT_CONFIRMED: "its members did not confirm the write in time; see rs.status()",
     91: "it is shutting down",
     100: "too few of its members are up to keep a write; see rs.status()",
     _WRITE_CONFLICT: "too many others wrote to the same partition at the same time",
     189: "it has no primary at the moment; see rs.status()",
+    237: "it lost the place of a reader",
+    239: "it no longer knows the state that was being read",
+    246: "it does not know the state yet that was being read",
     10107: "it has no primary at the moment; see rs.status()",
     11600: "it is shutting down",
     11602: "it has no primary at the moment; see rs.status()",

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, islice, repeat
 from typing import Any
 
 from dagster_bus.core.dedup import keys_to_sift, oldest_that_counts, sift
@@ -169,14 +169,12 @@ def _place_one_by_one(
 
 
 def _insert(connection: sqlite3.Connection, rows: Rows) -> None:
-    values = list(chain.from_iterable(rows))
-    step = COLUMNS * ROWS_AT_ONCE
-    rest = len(values) - len(values) % step
-    for start in range(0, rest, step):
-        connection.execute(_INSERT_MANY, values[start : start + step])
-    connection.executemany(
-        _INSERT, [values[at : at + COLUMNS] for at in range(rest, len(values), COLUMNS)]
-    )
+    rows = iter(rows)
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        if len(some) == ROWS_AT_ONCE:
+            connection.execute(_INSERT_MANY, list(chain.from_iterable(some)))
+        else:
+            connection.executemany(_INSERT, some)
 
 
 def trim(connection: sqlite3.Connection, at: TopicPartition, first: int, limit: int) -> int:
