@@ -7,6 +7,7 @@ never waits.
 
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 
 from dagster_bus.core.clock import Clock
 from dagster_bus.core.event import Batch, Published
@@ -18,12 +19,15 @@ MOST_EVENTS = 10_000
 
 
 class _Request:
-    __slots__ = ("batch", "error", "published", "woken")
+    __slots__ = ("abandoned", "batch", "error", "next", "published", "woken")
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.published: list[Published] | None = None
         self.error: BaseException | None = None
+        self.next: _Request | None = None
+        """The one to wake next, of those that were written together."""
+        self.abandoned = False
         self.woken = threading.Lock()
         self.woken.acquire()
 
@@ -33,7 +37,10 @@ class _Request:
 
 
 class Appender:
-    """Appends batches to a store, never in two threads at once."""
+    """Appends batches to a store, never in two threads at once.
+
+    Threads that were written for wake each other one after the other: if all were woken at once,
+    they would only queue again for the interpreter."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
@@ -51,8 +58,11 @@ class Appender:
             self._busy = True
         if waits:
             self._wait(request)
-        if not request.is_answered:
-            self._write()
+        try:
+            if not request.is_answered:
+                self._write()
+        finally:
+            self._wake(request.next)
         if request.error is not None:
             raise request.error
         return request.published or []
@@ -63,20 +73,29 @@ class Appender:
             request.woken.acquire()
         except BaseException:  # Ctrl-C: nobody waits for the answer any more
             with self._state:
-                is_queued = request in self._queue
-                was_called = not request.woken.locked()
-                if is_queued:
+                request.abandoned = True
+                was_woken = not request.woken.locked()
+                was_queued = request in self._queue
+                if was_queued:
                     self._queue.remove(request)
-            if is_queued and was_called:
+            if was_woken and was_queued:
                 self._hand_on()
+            elif was_woken:
+                self._wake(request.next)
             raise
 
+    def _wake(self, request: _Request | None) -> None:
+        with self._state:
+            while request is not None and request.abandoned:
+                request = request.next
+            if request is not None:
+                request.woken.release()
+
     def _write(self) -> None:
-        """Append for all who wait by now, and call the next one to write for those who come
-        later."""
-        taken: list[_Request] = []
+        """Append for all who wait by now, the caller first, and call the next one to write for
+        those who come later."""
+        taken = self._take()
         try:
-            taken = self._take()
             self._answer(taken)
         except BaseException as error:  # Ctrl-C while writing: the others must not wait for ever
             for request in taken:
@@ -84,8 +103,8 @@ class Appender:
                     request.error = BusError(f"the append was interrupted: {error!r}")
             raise
         finally:
-            for request in taken:
-                request.woken.release()
+            for request, following in pairwise(taken):
+                request.next = following
             self._hand_on()
 
     def _take(self) -> list[_Request]:

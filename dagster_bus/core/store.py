@@ -17,7 +17,6 @@ from dagster_bus.core.event import Batch, Event, Published
 from dagster_bus.core.failure import AttemptError
 from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
 
-
 PAGE_EVENTS = 5_000
 PAGE_BYTES = 16 << 20
 LEAST_EVENTS = 50

@@ -8,6 +8,7 @@ process that was only asleep, it is told that its transaction is not there, and 
 
 import time
 
+import pymongo
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
@@ -41,6 +42,12 @@ class AbandonedTransactions:
             return
         self._next_look_s = time.monotonic() + IDLE_S
         try:
+            self._look()
+        except PyMongoError:
+            self._seen = {}
+
+    def _look(self) -> None:
+        with pymongo.timeout(IDLE_S):
             found = {bytes(each["lsid"]["id"]): each for each in self._idle()}
             idle = [
                 {"id": each["lsid"]["id"]}
@@ -49,14 +56,15 @@ class AbandonedTransactions:
             ]
             if idle:
                 self._client.admin.command("killSessions", idle)
-        except PyMongoError:
-            return
         self._seen = found
 
     def _idle(self) -> list[Document]:
         """Open transactions of this bus in which nothing runs at the moment."""
         wanted = {"active": False, "appName": self._name, "transaction": {"$exists": True}}
-        looked = [{"$currentOp": {"allUsers": False, "idleSessions": True}}, {"$match": wanted}]
+        looked: list[Document] = [
+            {"$currentOp": {"allUsers": False, "idleSessions": True}},
+            {"$match": wanted},
+        ]
         return list(self._client.admin.aggregate(looked))
 
 

@@ -42,6 +42,7 @@ OPERATION_S = 30.0
 """How long any verb may take. A change of primary takes some ten seconds of it."""
 
 PROBE_S = 2.0
+ASK_AGAIN_S = 0.05
 
 DURABLE = WriteConcern("majority", j=True)
 COMMITTED = ReadConcern("majority")
@@ -94,6 +95,7 @@ class MongoConnection(Closing):
 
     def session(self) -> ClientSession:
         """A session that sees what this store has written, also if there is a new primary."""
+        self.require_open()
         session = self._client.start_session(causal_consistency=True)
         if self._seen is not None:
             session.advance_operation_time(self._seen)
@@ -140,6 +142,7 @@ class MongoConnection(Closing):
             except _NotKnown as error:
                 if time.monotonic() > deadline:
                     raise errors.outcome_unknown(self._address.shown) from error.cause
+                time.sleep(ASK_AGAIN_S)
             else:
                 self._note(session.operation_time)
                 return
@@ -171,10 +174,15 @@ class MongoConnection(Closing):
         if "setName" not in found and found.get("msg") != "isdbgrid":
             raise StoreUnusable(f"{self._address.shown} {errors.NEEDS_A_SET}")
 
+    @property
+    def _patience_s(self) -> float:
+        patience_s: float = self._client.options.server_selection_timeout
+        return patience_s
+
     def _hello(self) -> Document:
         """What the primary says of itself, or the one server that is there instead."""
         try:
-            with pymongo.timeout(self._client.options.server_selection_timeout):
+            with pymongo.timeout(self._patience_s):
                 return self._client.admin.command("hello")
         except PyMongoError as error:
             found = None
@@ -191,7 +199,7 @@ class MongoConnection(Closing):
                 self._address.url,
                 directConnection=True,
                 replicaSet=None,
-                serverSelectionTimeoutMS=round(PROBE_S * 1000),
+                serverSelectionTimeoutMS=round(min(PROBE_S, self._patience_s) * 1000),
             )
             with client:
                 return client.admin.command("hello")

@@ -47,6 +47,7 @@ class SqliteConnection:
 
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
+        _keep_freed_memory()
         if not create and not Path(path).exists():
             raise StoreNotFound(f"there is no store at {path} yet; the first publish makes it")
         with self._explained():
@@ -188,6 +189,13 @@ class _Transaction:
             self._shared.turn.release()
         if isinstance(error, sqlite3.Error):
             raise _in_words(self._path, error) from error
+
+
+def _keep_freed_memory() -> None:
+    """Glibc hands freed memory back to the system at once, and a batch's memory is freed and needed
+    again with every batch: a third of an append's time would go into page faults. How much it keeps
+    is twice the largest block that was ever mapped and freed. Elsewhere this does nothing."""
+    bytearray(8 << 20)
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -1,11 +1,11 @@
 """Publishers that share a transaction: each gets its own answer, also when things go wrong."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from dagster_bus.core.appending import MOST_EVENTS, Appender
+from dagster_bus.core.appending import MOST_EVENTS, Appender, _Request
 from dagster_bus.core.event import Batch, Published
 from dagster_bus.errors import BusError, UnknownTopic
 from tests.support.builders import new_batch
@@ -112,40 +112,61 @@ def test_an_interrupted_writer_leaves_nobody_waiting(publishers: Publishers) -> 
     assert publishers.store.together[-1] == ["5"]
 
 
-def test_a_publisher_that_gives_up_waiting_leaves_nobody_waiting(publishers: Publishers) -> None:
-    """Ctrl-C reaches one that queues, before or after it was called to write."""
+def test_a_publisher_that_gives_up_waiting_is_left_out(publishers: Publishers) -> None:
+    """Ctrl-C reaches it while it queues, or while it is being written for."""
     appender = publishers.appender
-    for called in (False, True):
-        request = _queued(appender, called)
-        with pytest.raises(KeyboardInterrupt):
-            _interrupted(lambda: appender._wait(request))
-        appender._hand_on() if not called else None
-        assert not appender._busy
-        appender.append(batch("6"))
+    before, request, after = (_Request(batch(text)) for text in "123")
+    request.woken = _NeverWoken()  # type: ignore[assignment]
+    appender._queue = [before, request, after]
+    with pytest.raises(KeyboardInterrupt):
+        appender._wait(request)
+    assert appender._queue == [before, after]
+    before.next, request.next = request, after
+    appender._wake(before.next)
+    assert not after.woken.locked()
 
 
-def _queued(appender: Appender, called: bool):  # type: ignore[no-untyped-def]
-    from dagster_bus.core.appending import _Request
+def test_a_publisher_that_gives_up_when_it_was_just_woken_wakes_the_next(
+    publishers: Publishers,
+) -> None:
+    appender = publishers.appender
+    request, following = _Request(batch("1")), _Request(batch("2"))
+    request.next = following
+    request.woken = _Woken()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        appender._wait(request)
+    assert not following.woken.locked()
 
-    request = _Request(batch("7"))
+
+def test_a_publisher_that_gives_up_when_it_was_called_to_write_hands_that_on(
+    publishers: Publishers,
+) -> None:
+    appender = publishers.appender
+    request, following = _Request(batch("1")), _Request(batch("2"))
     appender._busy = True
-    appender._queue.append(request)
-    request.woken = _Interrupting(called)  # type: ignore[assignment]
-    return request
+    appender._queue = [request, following]
+    request.woken = _Woken()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        appender._wait(request)
+    assert appender._queue == [following]
+    assert not following.woken.locked()
 
 
-class _Interrupting:
-    """A lock on which waiting ends with Ctrl-C."""
-
-    def __init__(self, called: bool) -> None:
-        self._called = called
+class _Woken:
+    """A lock that was released for a thread to which Ctrl-C came first."""
 
     def acquire(self) -> None:
         raise KeyboardInterrupt
 
     def locked(self) -> bool:
-        return not self._called
+        return False
 
 
-def _interrupted(step: Callable[[], None]) -> None:
-    step()
+class _NeverWoken(_Woken):
+    """A lock that was not released yet."""
+
+    def locked(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        raise AssertionError("nobody waits here any more")
