@@ -78,4 +78,6 @@ def read_events(
         return raw.select(envelope)
     ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
     parsed = raw.select(envelope, F.from_json("payload", ddl).alias("_payload"))
-    return parsed.select(*(F.col(f"_payload.{quoted(name)}").alias(name) for name in columns), "_event")
+    return parsed.select(
+        *(F.col(f"_payload.{quoted(name)}").alias(name) for name in columns), "_event"
+    )

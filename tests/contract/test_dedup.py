@@ -1,13 +1,14 @@
 """Idempotency keys on every store: said twice, appended once."""
 
 import threading
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_bus.core.bus import Bus
 from dagster_bus.core.dedup import sift
-from dagster_bus.core.event import Message, Published
+from dagster_bus.core.event import Batch, Message, Published
 from dagster_bus.core.store import Store
 from dagster_bus.core.topic import OffsetRange, TopicConfig
 from tests.support.builders import START_MS, FakeClock, append, new_batch
@@ -16,8 +17,15 @@ MINUTE_MS = 60_000
 ALL = 1 << 39
 
 
-def keyed(*keys: str | None, topic: str = "orders", dedup_ms: int = MINUTE_MS, **more: object):  # type: ignore[no-untyped-def]
-    return new_batch(topic, [0] * len(keys), idempotency_keys=list(keys), dedup_ms=dedup_ms, **more)
+def keyed(
+    *keys: str | None,
+    topic: str = "orders",
+    dedup_ms: int = MINUTE_MS,
+    times: Sequence[int] | None = None,
+) -> Batch:
+    return new_batch(
+        topic, [0] * len(keys), idempotency_keys=list(keys), dedup_ms=dedup_ms, times=times
+    )
 
 
 def count(store: Store) -> int:

@@ -67,7 +67,8 @@ def test_validate_lists_mistakes_and_exits_with_4(folder: Path) -> None:
     said = call(folder, "validate")
     assert said.returncode == 4
     assert said.stderr.splitlines() == [
-        "topics.yaml:12:5: topics.orders.created: unknown key 'partition' (did you mean 'partitions'?)"
+        "topics.yaml:12:5: topics.orders.created: unknown key 'partition' "
+        "(did you mean 'partitions'?)"
     ]
 
 

@@ -63,8 +63,8 @@ def test_a_code_location_loads_with_the_store_down_and_the_tick_says_so(
         (
             "pipelines:keep",
             "pipelines:kep",
-            "topics.yaml:20:15: pipeline tests.support.pipelines:kep: tests.support.pipelines has no "
-            "function 'kep'",
+            "topics.yaml:20:15: pipeline tests.support.pipelines:kep: tests.support.pipelines has "
+            "no function 'kep'",
         ),
         (
             "tests.support.pipelines:keep",

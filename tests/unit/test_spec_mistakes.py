@@ -199,8 +199,8 @@ def test_a_value_that_does_not_fit_is_told_with_its_place(
          "rs.cancelled.retention.size: a compacted topic keeps every key"),
         ("topics: [orders.*]", "topics: [orders.created]\n        publish: orders.gone", "13:14: gr"
          "oups.history.publish: no topic 'orders.gone' is declared"),
-        ("topics: [orders.*]", "topics: [orders.created]\n        publish: orders.created", "13:14: "
-         "groups.history.publish: events would go round for ever: history → orders.created → hist"),
+        ("topics: [orders.*]", "topics: [orders.created]\n        publish: orders.created", "13:14:"
+         " groups.history.publish: events would go round for ever: history → orders.created → hist"),
         ("        table: {path: data/history}\n", "", "11:3: groups.history: one of these keys is n"
          "eeded: table, publish"),
         ("pipeline: shop.pipelines:history", "pipeline: a:b\n        sql: SELECT 1", "17:10: groups"
