@@ -169,18 +169,24 @@ def _advance(
     database: Database[Document], session: ClientSession, batch: Batch, now_ms: int
 ) -> dict[int, _End]:
     """Move the ends of a batch's partitions, and return where they were."""
-    growths = _growths(batch, now_ms)
-    ids = {partition_id(TopicPartition(batch.topic, number)): number for number in growths}
-    steps = {id: growths[number].as_update() for id, number in sorted(ids.items())}
-    counters = database["counters"]
-    if len(steps) == 1:  # the usual case of a single event, in one round trip
-        ((id, step),) = steps.items()
-        found = [counters.find_one_and_update({"_id": id}, step, session=session)]
-    else:
-        found = [*counters.find({"_id": {"$in": list(steps)}}, session=session)]
-        counters.bulk_write(
-            [UpdateOne({"_id": id}, step) for id, step in steps.items()], session=session
+    steps = {
+        partition: (
+            {"_id": partition_id(TopicPartition(batch.topic, partition))},
+            {
+                "$inc": {"nextOffset": growth.events, "appendedBytes": growth.bytes},
+                "$max": {"lastTs": growth.latest_ms},
+            },
         )
+        for partition, growth in sorted(_growths(batch, now_ms).items())
+    }
+    counters = database["counters"]
+    if len(steps) == 1:
+        ((where, change),) = steps.values()
+        found = [counters.find_one_and_update(where, change, session=session)]
+    else:  # who changes a counter between the two makes the transaction begin anew
+        wanted = [where["_id"] for where, _ in steps.values()]
+        found = list(counters.find({"_id": {"$in": wanted}}, session=session))
+        counters.bulk_write([UpdateOne(*step) for step in steps.values()], session=session)
     ends = {
         counter["partition"]: _End(
             counter["nextOffset"], counter["lastTs"], counter["appendedBytes"]
@@ -188,8 +194,8 @@ def _advance(
         for counter in found
         if counter is not None
     }
-    for number in growths.keys() - ends.keys():
-        raise unknown_partition(TopicPartition(batch.topic, number))
+    for partition in steps.keys() - ends.keys():
+        raise unknown_partition(TopicPartition(batch.topic, partition))
     return ends
 
 

@@ -110,8 +110,8 @@ def _open_range(delivery: Delivery, part: OffsetRange) -> Document:
 def _move_offsets(database: Database[Document], session: ClientSession, change: Change) -> None:
     """Move the group's frontiers, and its cursors where ranges were opened or closed.
 
-    Every change raises a document's version: two that leave it as it is would not conflict, and
-    each would reckon with the other's range as it was."""
+    No two changes that open or close ranges are made side by side, each with the other's ranges as
+    they were: they also change the group's own document, its version or its account."""
     ids = {f"{partition_id(at)}:{change.group}": at for at in _touched(change)}
     if not ids:
         return
@@ -125,8 +125,7 @@ def _move_offsets(database: Database[Document], session: ClientSession, change: 
         if moved is not None:
             fields = {**at._asdict(), "group": change.group, **moved, **_updated(change)}
             fields["lastCommitted"] = oldest.get(at, fields["frontier"]) - 1
-            step = {"$set": fields, "$inc": {"version": 1}}
-            updates.append(UpdateOne({"_id": id}, step, upsert=True))
+            updates.append(UpdateOne({"_id": id}, {"$set": fields}, upsert=True))
     if updates:
         offsets.bulk_write(updates, session=session)
 

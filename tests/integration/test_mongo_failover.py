@@ -173,7 +173,7 @@ def test_listeners_hear_of_appends_also_without_a_change_stream(
             while listener.wait(0.05):
                 pass
             append(store, new_batch("orders"))
-            assert listener.wait(10)
+            assert listener.wait(1)
 
 
 def test_a_full_disk_is_said_so(fragile: ReplicaSet, store: Store) -> None:

@@ -200,7 +200,7 @@ def test_a_value_that_does_not_fit_is_told_with_its_place(
         ("topics: [orders.*]", "topics: [orders.created]\n        publish: orders.gone", "13:14: gr"
          "oups.history.publish: no topic 'orders.gone' is declared"),
         ("topics: [orders.*]", "topics: [orders.created]\n        publish: orders.created", "13:14:"
-         " groups.history.publish: events would go round for ever: history → orders.created → hist"),
+         " groups.history.publish: events would go round for ever: history → orders.created → his"),
         ("        table: {path: data/history}\n", "", "11:3: groups.history: one of these keys is n"
          "eeded: table, publish"),
         ("pipeline: shop.pipelines:history", "pipeline: a:b\n        sql: SELECT 1", "17:10: groups"
