@@ -24,7 +24,8 @@ class Bus(core.Bus):
 
         A file's store is made if it does not exist yet, unless `create` is off; a URL's must."""
         if "://" in str(where):
-            return cls._on(open_store(str(where), create=False), lambda store: store.topics())
+            store = open_store(str(where), create=False)
+            return cls._on(store, lambda store: store.topics(), groups=None)
         return cls.declared(load_spec(where), create=create)
 
     @classmethod
@@ -44,7 +45,7 @@ class Bus(core.Bus):
         cls,
         store: Store,
         find_topics: Callable[[Store], list[TopicConfig]],
-        groups: Iterable[GroupConfig] = (),
+        groups: Iterable[GroupConfig] | None,
     ) -> Self:
         """A bus on an open store, which is closed again if that fails."""
         try:

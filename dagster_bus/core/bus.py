@@ -33,8 +33,7 @@ EVERYTHING = "**"
 STREAM_BATCH = 1_000
 
 MEMORY_BYTES = 16 << 20
-MEMORY_CHECK_EVENTS = 1_000
-"""A topic in memory keeps about so many bytes, looked at each time so many events were added."""
+"""A topic in memory keeps so many bytes; it is looked at each time that a quarter was added."""
 
 
 class Bus(Closing):
@@ -46,7 +45,7 @@ class Bus(Closing):
         self,
         store: Store,
         topics: Iterable[TopicConfig],
-        groups: Iterable[GroupConfig] = (),
+        groups: Iterable[GroupConfig] | None = (),
         clock: Clock = system_clock,
         *,
         compile_schema: Callable[[SchemaConfig], PayloadSchema] | None = None,
@@ -54,14 +53,15 @@ class Bus(Closing):
     ) -> None:
         self._store = store
         self._topics = {topic.name: topic for topic in topics}
-        self._groups = {group.name: group for group in groups}
+        self._groups = {group.name: group for group in groups or ()}
+        self._knows_groups = groups is not None
         self._clock = clock
         self._partitioner = Partitioner()
         self._compile_schema = compile_schema
         self._schemas: dict[str, SchemaCheck] = {}
         self._durable = Appender(store, self._now_ms)
         self._memory = Appender(memory, self._now_ms) if memory is not None else None
-        self._in_memory = 0
+        self._in_memory: dict[str, int] = {}
         self._closed = False
 
     @property
@@ -105,6 +105,8 @@ class Bus(Closing):
         config = self._topic(topic)
         schema = self._schema(config)
         current = schema.current if schema else UNDECLARED_VERSION
+        if isinstance(messages, str | bytes | Mapping):
+            raise UsageError(f"publish_many takes many messages, and not one {type(messages)}")
         given = list(messages)
         if not given:
             return []
@@ -113,7 +115,7 @@ class Bus(Closing):
             schema.require(payloads, batch.schema_versions)
         published = self._log_of(config).append(batch)
         if not config.durable:
-            self._bound_memory(config, len(given))
+            self._bound_memory(config, sum(batch.sizes))
         return published
 
     def publish_stream(
@@ -122,6 +124,8 @@ class Bus(Closing):
         """Append events as they come, in batches, and yield where those of each batch stand.
 
         Holds one batch at a time in memory. If a batch cannot be appended, those before it are."""
+        if batch_size < 1:
+            raise UsageError(f"a batch has at least one message, and not {batch_size}")
         batch: list[Message | Any] = []
         for message in messages:
             batch.append(message)
@@ -168,7 +172,7 @@ class Bus(Closing):
             raise UsageError("durable topics and topics in memory cannot be read together")
         store = logs.pop().store
         if follow:
-            events = tailing.follow(store, names, start, go_on)
+            events = tailing.follow(store, names, start, self._while_open(go_on))
         else:
             events = tailing.read_all(store, names, start)
         wanted = wanted or EventFilter()
@@ -200,7 +204,14 @@ class Bus(Closing):
         return found
 
     def maintain(self, *topics: str) -> list[Maintained]:
-        """Apply retention and compaction to topics, or to all. Safe while others read and write."""
+        """Apply retention and compaction to topics, or to all. Safe while others read and write.
+
+        Needs the file that declares the groups: what they have not settled must stay."""
+        if not self._knows_groups:
+            raise UsageError(
+                "this bus was opened by its store's address and does not know which groups still "
+                "need events: open it by its topics.yaml"
+            )
         configs = [self._topic(name) for name in topics or self._topics]
         return [self._maintain(config) for config in configs]
 
@@ -270,11 +281,21 @@ class Bus(Closing):
         return maintain(store, config, self._groups.values(), self._now_ms())
 
     def _bound_memory(self, config: TopicConfig, added: int) -> None:
-        """Now and then let old events of a topic in memory go."""
-        self._in_memory += added
-        if self._in_memory > MEMORY_CHECK_EVENTS:
-            self._in_memory = 0
-            self._maintain(replace(config, retain_bytes=config.retain_bytes or MEMORY_BYTES))
+        """Now and then let old events of a topic in memory go. They wait for nobody."""
+        keep = config.retain_bytes or MEMORY_BYTES
+        grown = self._in_memory.get(config.name, 0) + added
+        if grown > keep // 4:
+            grown = 0
+            bounded = replace(config, retain_bytes=keep)
+            maintain(self._log_of(config).store, bounded, (), self._now_ms())
+        self._in_memory[config.name] = grown
+
+    def _while_open(self, go_on: Callable[[], bool]) -> Callable[[], bool]:
+        def ask() -> bool:
+            self._require_open()
+            return go_on()
+
+        return ask
 
     def _now_ms(self) -> int:
         now_ms = self._clock()

@@ -11,6 +11,7 @@ from dagster_bus.core.encoding import (
     encode_attributes,
     encode_payload,
     require_text,
+    shown,
     verified_payload,
 )
 from dagster_bus.core.event import (
@@ -127,6 +128,7 @@ def _full(
     encoded = _encoded(said.payload, digests)
     _require_small(encoded, config.max_payload_bytes)
     attributes = _each(said.attributes, encode_attributes, "{}")
+    _each(attributes, _text_of(config.max_payload_bytes)("attributes"))
     keys = _each(said.key, short("key"))
     return Batch(
         topic=config.name,
@@ -142,7 +144,7 @@ def _full(
         payloads=[text.decode() for text in encoded],
         payload_sha256s=digests,
         sizes=_sizes(keys, attributes, encoded),
-        times=_each(said.ts, _time) if any(said.ts) else None,
+        times=_each(said.ts, _time) if said.ts.count(None) < len(said.ts) else None,
         dedup_ms=config.dedup_ms,
     )
 
@@ -187,7 +189,7 @@ def _partitions(
     def check(number: int) -> int:
         if type(number) is not int or not 0 <= number < config.partitions:
             raise InvalidEvent(
-                f"{config.name} has partitions 0 to {config.partitions - 1}, and no {number!r}"
+                f"{config.name} has partitions 0 to {config.partitions - 1}, not {shown(number)}"
             )
         return number
 
@@ -233,7 +235,7 @@ def _text_of(most_bytes: int) -> Callable[[str], Callable[[str], str]]:
 
 def _whole_number(field: str, number: int, least: int) -> int:
     if type(number) is not int or not least <= number <= LARGEST_SMALL_NUMBER:
-        raise InvalidEvent(f"{field} is a whole number from {least} on, and not {number!r}")
+        raise InvalidEvent(f"{field} is a whole number from {least} on, and not {shown(number)}")
     return number
 
 
@@ -247,7 +249,7 @@ def _ttl(number: int) -> int:
 
 def _time(ms: int) -> int:
     if type(ms) is not int or ms < 0:
-        raise InvalidEvent(f"ts is a time in whole milliseconds since 1970, and not {ms!r}")
+        raise InvalidEvent(f"ts is a time in whole milliseconds since 1970, and not {shown(ms)}")
     return max(ms, FIRST_WINDOW_MS)
 
 
@@ -258,7 +260,7 @@ def _digest(text: str) -> str:
 def _priorities(names: Sequence[str]) -> list[int]:
     if names.count("normal") == len(names):
         return [NORMAL_PRIORITY] * len(names)
-    return _each(names, _priority)
+    return _each(names, _priority, NORMAL_PRIORITY)
 
 
 def _priority(name: str) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dagster_bus.core.event import Batch, Published
 
@@ -25,34 +26,40 @@ class Sifted:
         ]
 
 
-def sift(batch: Batch, known: Mapping[str, Published], now_ms: int) -> Sifted:
+class Known(NamedTuple):
+    """An event that had a key, and the time it was given: its own, if it comes from another log,
+    and not the one that its place in the log allows."""
+
+    at: Published
+    given_ms: int
+
+
+def sift(batch: Batch, known: Mapping[str, Known], now_ms: int) -> Sifted:
     """Take out the events whose idempotency key is known, or comes earlier in the batch, from not
     longer ago than the batch's window. An event of another log is judged by its own time."""
     answers: list[Published | tuple[int, bool]] = []
     places: list[int] = []
     earlier: dict[str, tuple[int, int]] = {}
-    pairs = zip(batch.idempotency_keys, _times(batch, now_ms), strict=True)
+    pairs = zip(batch.idempotency_keys, given_times(batch, now_ms), strict=True)
     for place, (key, time) in enumerate(pairs):
         since_ms = time - batch.dedup_ms
-        if key is not None and key in earlier and earlier[key][1] > since_ms:
+        if key is None:
+            answers.append((len(places), False))
+            places.append(place)
+        elif key in earlier and earlier[key][1] > since_ms:
             answers.append((earlier[key][0], True))
-        elif key is not None and key in known and key not in earlier and known[key].ts > since_ms:
-            answers.append(known[key]._replace(duplicate=True))
+        elif key not in earlier and key in known and known[key].given_ms > since_ms:
+            answers.append(known[key].at._replace(duplicate=True))
         else:
-            if key is not None:
-                earlier[key] = (len(places), time)
+            earlier[key] = (len(places), time)
             answers.append((len(places), False))
             places.append(place)
     fresh = batch if len(places) == batch.length else batch.take(places)
     return Sifted(fresh, answers)
 
 
-def oldest_that_counts(batch: Batch, now_ms: int) -> int:
-    """Keys given at this time or before are of no interest to any event of the batch."""
-    return min(_times(batch, now_ms)) - batch.dedup_ms
-
-
-def _times(batch: Batch, now_ms: int) -> Sequence[int]:
+def given_times(batch: Batch, now_ms: int) -> Sequence[int]:
+    """When each event was given, by its publisher and the clock."""
     if batch.times is None:
         return [now_ms] * batch.length
     return [now_ms if time is None else min(time, now_ms) for time in batch.times]

@@ -4,7 +4,9 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -13,7 +15,19 @@ from dagster_bus.errors import InvalidEvent, InvalidPayloadError
 
 LARGEST_INTEGER = (1 << 63) - 1
 
-_EXACT = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
+def _plain(value: Any) -> Any:
+    """What the fast encoder takes besides plain data, for the other one."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+_EXACT = json.JSONEncoder(
+    allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_plain
+).encode
 _PLAIN_ONLY = (
     orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
@@ -60,6 +74,8 @@ def verified_payload(payload: Any, digest: str | None) -> bytes:
 
 def encode_attributes(attributes: Mapping[str, Attribute] | None) -> str:
     """JSON text of an event's attributes, each a string, a number or a boolean."""
+    if not isinstance(attributes, Mapping | None):
+        raise InvalidEvent(f"attributes are names with values, and not {shown(attributes)}")
     if not attributes:
         return "{}"
     for name, value in attributes.items():
@@ -67,7 +83,7 @@ def encode_attributes(attributes: Mapping[str, Attribute] | None) -> str:
             raise InvalidEvent(f"attribute names are text without NUL, and not {name!r}")
         if not _is_attribute(value):
             raise InvalidEvent(
-                f"attribute {name!r} is {_shown(value)}; allowed are text, booleans and finite "
+                f"attribute {name!r} is {shown(value)}; allowed are text, booleans and finite "
                 "numbers, whole ones of 64 bits"
             )
     try:
@@ -88,17 +104,19 @@ def _is_attribute(value: Any) -> bool:
 def require_text(field: str, text: object, most_bytes: int) -> str:
     """Refuse what is not text, what is too long, and lone surrogates, which no store can keep."""
     if not isinstance(text, str):
-        raise InvalidEvent(f"{field} is text, not {type(text).__name__} ({_shown(text)})")
+        raise InvalidEvent(f"{field} is text, not {type(text).__name__} ({shown(text)})")
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
         raise InvalidEvent(f"{field} is not valid Unicode text: {error.reason}") from None
+    if "\0" in text:
+        raise InvalidEvent(f"{field} has a NUL in it, which not every store can keep")
     if size > most_bytes:
         raise InvalidEvent(f"{field} has {size:,} bytes; at most {most_bytes:,} are allowed")
     return text
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # a whole number of thousands of digits

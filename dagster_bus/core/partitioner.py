@@ -9,8 +9,10 @@ import threading
 from collections.abc import Sequence
 from functools import lru_cache
 
+LONGEST_REMEMBERED = 64
+"""A key of more characters is computed anew: remembering many of those would take much memory."""
 
-@lru_cache(maxsize=65_536)
+
 def partition_of_key(key: str, partitions: int) -> int:
     """`abs(h) mod partitions`, where h = 31·h + code unit in signed 32 bits over UTF-16 units."""
     hashed = 0
@@ -20,6 +22,9 @@ def partition_of_key(key: str, partitions: int) -> int:
     if hashed >= 0x80000000:
         hashed -= 0x100000000
     return abs(hashed) % partitions
+
+
+_partition_of_short_key = lru_cache(maxsize=65_536)(partition_of_key)
 
 
 class Partitioner:
@@ -39,6 +44,8 @@ class Partitioner:
             if key is None:
                 chosen.append(turn % partitions)
                 turn += 1
+            elif len(key) <= LONGEST_REMEMBERED:
+                chosen.append(_partition_of_short_key(key, partitions))
             else:
                 chosen.append(partition_of_key(key, partitions))
         return chosen

@@ -44,6 +44,8 @@ def _first_offset(
         return bounds.first
     if start == "latest":
         return bounds.end
+    if not isinstance(start, AtOffset):
+        raise UsageError(f"{start!r} is not a place to begin (earliest, latest, AtOffset, AtTime)")
     if not 1 <= start.offset <= LAST_OFFSET:
         raise UsageError(f"{start.offset} is not an offset; they begin with 1")
     if start.offset < bounds.first:

@@ -215,9 +215,10 @@ class Store(Protocol):
     def trim(self, partition: TopicPartition, first: int, limit: int) -> int:
         """Delete events below an offset, at most `limit` of them, oldest first; returns how many.
 
-        The first available offset becomes `first`, or that of the oldest event below it that is
-        left. Offsets are never given again, and the partition's time never goes back, also when
-        nothing is left."""
+        An event that an open delivery of any group holds stays, and those after it. The first
+        available offset becomes `first`, or that of the oldest event below it that is left.
+        Offsets are never given again, and the partition's time never goes back, also when nothing
+        is left."""
 
     def compact(
         self, partition: TopicPartition, before: int, tombstones_before_ms: int, limit: int
@@ -225,7 +226,8 @@ class Store(Protocol):
         """Look at the next `limit` events after `compacted_to` and below `before`, and delete every
         event whose key one of them has again. A tombstone (null payload) among what was looked at
         so far is deleted itself once its time is before `tombstones_before_ms`. Events without a
-        key stay. The cost depends on `limit`, not on the log."""
+        key stay; from the first that an open delivery holds, none is looked at. The cost depends
+        on `limit`, not on the log."""
 
     def listen(self) -> "Listener":
         """Begin to listen for appends by anybody, from this moment on."""

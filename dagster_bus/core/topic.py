@@ -109,7 +109,7 @@ class EventFilter:
 
 def require_topic_name(name: str) -> None:
     """Refuse a name that does not follow the rules, or that belongs to the bus."""
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidTopicName(
             f"{name!r} is not a topic name: use segments of a-z, 0-9 and '-' joined by dots, "
             "such as orders.created"

@@ -1,7 +1,7 @@
 """Topic configurations as the text that stores keep, and what all stores say of them."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from dagster_bus.core.topic import SchemaConfig, SchemaVersion, TopicConfig
 from dagster_bus.errors import PartitionCountChanged
@@ -12,7 +12,8 @@ def config_to_text(config: TopicConfig) -> str:
 
 
 def config_from_text(text: str) -> TopicConfig:
-    data = json.loads(text)
+    known = {field.name for field in fields(TopicConfig)}  # a newer version may say more
+    data = {name: value for name, value in json.loads(text).items() if name in known}
     schema = data["schema"]
     if schema is not None:
         versions = {int(n): SchemaVersion(**v) for n, v in schema["versions"].items()}

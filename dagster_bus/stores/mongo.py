@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from dagster_bus.core.closing import Closing
-from dagster_bus.core.dedup import keys_to_sift, oldest_that_counts
+from dagster_bus.core.dedup import keys_to_sift
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.event import Batch, Event, Published
 from dagster_bus.core.store import (
@@ -99,9 +99,8 @@ class MongoStore(Closing):
         if each process publishes once. The events are safe already, whatever happens here."""
         keys = len(keys_to_sift(batch))
         if keys and random.random() < keys / FORGET_EVERY:
-            expired_ms = oldest_that_counts(batch, now_ms) + batch.dedup_ms
             with suppress(StoreError), self._connection.bounded():
-                appending.forget_keys(self._database, expired_ms, 2 * max(keys, FORGET_EVERY))
+                appending.forget_keys(self._database, now_ms, 2 * max(keys, FORGET_EVERY))
 
     def bounds(self, topics: Sequence[str]) -> dict[TopicPartition, Bounds]:
         with self._connection.snapshot() as session:

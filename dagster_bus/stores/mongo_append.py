@@ -14,7 +14,7 @@ from pymongo import ReplaceOne, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
 
-from dagster_bus.core.dedup import keys_to_sift, oldest_that_counts, sift
+from dagster_bus.core.dedup import Known, given_times, keys_to_sift, sift
 from dagster_bus.core.event import Batch, Published, published_from_tuple
 from dagster_bus.core.topic import TopicPartition
 from dagster_bus.stores.mongo_documents import (
@@ -111,17 +111,21 @@ def _add_sifted(
     known = notes.find(
         {
             "_id": {"$in": [_note_id(batch.topic, key) for key in keys]},
-            "ts": {"$gt": oldest_that_counts(batch, now_ms)},
         },
         session=session,
     )
-    places = {note["key"]: published_from_note(batch.topic, note) for note in known}
+    places = {
+        note["key"]: Known(published_from_note(batch.topic, note), note["givenMs"])
+        for note in known
+    }
     sifted = sift(batch, places, now_ms)
     fresh = sifted.fresh
     published = _add(database, session, fresh, now_ms, documents) if fresh.length else []
     given = [
-        _note(key, at, batch.dedup_ms)
-        for key, at in zip(fresh.idempotency_keys, published, strict=True)
+        _note(key, at, given_ms, now_ms + batch.dedup_ms)
+        for key, at, given_ms in zip(
+            fresh.idempotency_keys, published, given_times(fresh, now_ms), strict=True
+        )
         if key is not None
     ]
     if given:
@@ -136,7 +140,7 @@ def _note_id(topic: str, key: str) -> str:
     return f"{topic}:{key}"
 
 
-def _note(key: str, at: Published, dedup_ms: int) -> Document:
+def _note(key: str, at: Published, given_ms: int, expires_ms: int) -> Document:
     return {
         "_id": _note_id(at.topic, key),
         "key": key,
@@ -144,7 +148,8 @@ def _note(key: str, at: Published, dedup_ms: int) -> Document:
         "offset": at.offset,
         "id": at.id,
         "ts": at.ts,
-        "expiresMs": at.ts + dedup_ms,
+        "givenMs": given_ms,
+        "expiresMs": expires_ms,
     }
 
 

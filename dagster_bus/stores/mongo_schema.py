@@ -57,7 +57,11 @@ INDEXES = {
     "groups": [],
     "group_offsets": [_index("topic", "partition", "group", unique=True), _index("group")],
     "deliveries": [_index("group", "state", "dueMs")],
-    "open_ranges": [_index("group", "topic", "partition", "first"), _index("delivery")],
+    "open_ranges": [
+        _index("group", "topic", "partition", "first"),
+        _index("topic", "partition", "first"),
+        _index("delivery"),
+    ],
     "dead_letters": [_index("group", "_id"), _index("group", "fingerprint")],
 }
 

@@ -23,7 +23,8 @@ def trim(connection: MongoConnection, at: TopicPartition, first: int, limit: int
     database = connection.database
     with connection.reading() as session:
         counter = _counter(database, session, at)
-        first = max(min(first, counter["nextOffset"]), counter["firstOffset"])
+        held = _first_held(database, session, counter)
+        first = max(min(first, held), counter["firstOffset"])
         below = {**at._asdict(), "offset": {"$lt": first}}
         found = database["events"].find(below, {"_id": False, "offset": True}, session=session)
         offsets = [event["offset"] for event in found.sort("offset").limit(limit + 1)]
@@ -48,7 +49,8 @@ def compact(
         counter = _counter(database, session, at)
         done = _done(database, session, at)
         first = max(done + 1, counter["firstOffset"])
-        last = max(min(before, counter["nextOffset"], first + limit) - 1, done)
+        held = _first_held(database, session, counter)
+        last = max(min(before, held, first + limit) - 1, done)
         if last > done:
             _tell(database, session, at, "compactedTo", last)
 
@@ -70,6 +72,14 @@ def _counter(database: Database[Document], session: ClientSession, at: TopicPart
     if counter is None:
         raise unknown_partition(at)
     return counter
+
+
+def _first_held(database: Database[Document], session: ClientSession, counter: Document) -> int:
+    """The first event that a delivery of any group still needs, or the log's end."""
+    of_partition = {"topic": counter["topic"], "partition": counter["partition"]}
+    found = database["open_ranges"].find_one(of_partition, sort=[("first", 1)], session=session)
+    end: int = counter["nextOffset"]
+    return min(end, found["first"]) if found else end
 
 
 def _tell(

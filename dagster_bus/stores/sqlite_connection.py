@@ -5,10 +5,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
 
 from dagster_bus.errors import StoreError, StoreNotFound, StoreUnavailable, StoreUnusable
 
@@ -47,7 +46,6 @@ class SqliteConnection:
 
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
-        _keep_freed_memory()
         if not create and not Path(path).exists():
             raise StoreNotFound(f"there is no store at {path} yet; the first publish makes it")
         with self._explained():
@@ -66,13 +64,31 @@ class SqliteConnection:
             self.close()
             raise
 
-    def reading(self) -> "_Transaction":
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """A transaction that sees the file at one moment."""
-        return _Transaction(self.path, self._reader, "BEGIN")
+        return self._transaction(self._reader, "BEGIN")
 
-    def writing(self) -> "_Transaction":
+    def writing(self) -> AbstractContextManager[sqlite3.Connection]:
         """A transaction that is alone in writing, from its beginning; durable when it ends."""
-        return _Transaction(self.path, self._writer, "BEGIN IMMEDIATE")
+        return self._transaction(self._writer, "BEGIN IMMEDIATE")
+
+    @contextmanager
+    def _transaction(self, shared: "_Shared", begin: str) -> Iterator[sqlite3.Connection]:
+        """Committed at the end of its block, or rolled back if that fails, or was interrupted."""
+        connection = shared.connection
+        with shared.turn:
+            try:
+                if connection.in_transaction:  # of a thread that was interrupted while it ended it
+                    connection.execute("ROLLBACK")
+                connection.execute(begin)
+                yield connection
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise in_words(self.path, error) from error
+            finally:
+                if connection.in_transaction:
+                    with suppress(sqlite3.Error):  # the first error is the one to tell of
+                        connection.execute("ROLLBACK")
 
     def watch(self) -> sqlite3.Connection:
         """A connection of its own, to see by its data version that others have written; of a store
@@ -113,6 +129,11 @@ class SqliteConnection:
                 return
             with self.writing() as connection:
                 found = self._version()  # another process may have been faster
+                if not found and connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+                    raise StoreUnusable(
+                        f"{self.path} is a SQLite database of another program, and was left alone; "
+                        "name another file"
+                    )
                 if found > len(scripts):
                     raise StoreUnusable(
                         f"{self.path} was written by a newer dagster-bus (schema {found}, this one "
@@ -133,7 +154,7 @@ class SqliteConnection:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise _in_words(self.path, error) from error
+            raise in_words(self.path, error) from error
 
 
 class _Shared:
@@ -141,61 +162,21 @@ class _Shared:
 
     def __init__(self, path: str) -> None:
         self.connection = _connect(path)
-        self.turn = threading.Lock()
+        self.turn = threading.RLock()  # a thread that was interrupted can take its turn again
 
     def close(self) -> None:
         with self.turn:
             self.connection.close()
 
 
-class _Transaction:
-    """One transaction on a shared connection: committed at the end of its block, or rolled back if
-    that fails."""
-
-    __slots__ = ("_begin", "_path", "_shared")
-
-    def __init__(self, path: str, shared: _Shared, begin: str) -> None:
-        self._path = path
-        self._shared = shared
-        self._begin = begin
-
-    def __enter__(self) -> sqlite3.Connection:
-        self._shared.turn.acquire()
-        try:
-            self._shared.connection.execute(self._begin)
-        except BaseException as error:
-            self._shared.turn.release()
-            if isinstance(error, sqlite3.Error):
-                raise _in_words(self._path, error) from error
-            raise
-        return self._shared.connection
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        connection = self._shared.connection
-        try:
-            if error is None:
-                connection.execute("COMMIT")
-        except sqlite3.Error as failed:
-            raise _in_words(self._path, failed) from failed
-        finally:
-            if connection.in_transaction:
-                with suppress(sqlite3.Error):  # the first error is the one to tell of
-                    connection.execute("ROLLBACK")
-            self._shared.turn.release()
-        if isinstance(error, sqlite3.Error):
-            raise _in_words(self._path, error) from error
-
-
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Glibc hands freed memory back to the system at once, and a batch's memory is freed and needed
     again with every batch: a third of an append's time would go into page faults. How much it keeps
     is twice the largest block that was ever mapped and freed. Elsewhere this does nothing."""
     bytearray(8 << 20)
+
+
+keep_freed_memory()
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -204,7 +185,7 @@ def _connect(path: str) -> sqlite3.Connection:
     )
 
 
-def _in_words(path: str, error: sqlite3.Error | OSError) -> StoreError:
+def in_words(path: str, error: sqlite3.Error | OSError) -> StoreError:
     """What a database error means for the user."""
     if isinstance(error, OSError):
         return StoreUnusable(f"the store {path} failed: {error.strerror}")

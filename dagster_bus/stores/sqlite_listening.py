@@ -4,7 +4,7 @@ import sqlite3
 import time
 
 from dagster_bus.core.closing import Closing
-from dagster_bus.stores.sqlite_connection import MEMORY, SqliteConnection
+from dagster_bus.stores.sqlite_connection import MEMORY, SqliteConnection, in_words
 
 PAUSE_S = 0.008
 """Between two looks, each of some microseconds: they wake a reader in good time and cost a core
@@ -15,6 +15,7 @@ class SqliteListener(Closing):
     """Looks at the file's data version, which is one number in shared memory."""
 
     def __init__(self, file: SqliteConnection) -> None:
+        self._path = file.path
         self._own = file.path != MEMORY
         self._connection = file.watch()
         self._seen = self._version()
@@ -36,11 +37,10 @@ class SqliteListener(Closing):
     def _version(self) -> int:
         """A number that changes when something was written: by other connections, or, where there
         is only one, by this one."""
-        if not self._own:
-            return self._connection.total_changes
-        return _data_version(self._connection)
-
-
-def _data_version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA data_version").fetchone()[0]
-    return version
+        try:
+            if not self._own:
+                return self._connection.total_changes
+            version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error as error:
+            raise in_words(self._path, error) from error
+        return version

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from itertools import accumulate, chain, islice, repeat
 from typing import Any
 
-from dagster_bus.core.dedup import keys_to_sift, oldest_that_counts, sift
+from dagster_bus.core.dedup import Known, given_times, keys_to_sift, sift
 from dagster_bus.core.event import Batch, Published, published_from_tuple
 from dagster_bus.core.store import CompactionStep
 from dagster_bus.core.topic import TopicPartition
@@ -110,22 +110,22 @@ def _append_sifted(
 ) -> list[Published]:
     """As `_place`, without the events whose idempotency key is known, and with a note of the rest.
     As many old notes are deleted as new ones are made, and some more."""
-    since_ms = oldest_that_counts(batch, now_ms)
-    asked = {"topic": batch.topic, "keys": json.dumps(keys), "since": since_ms}
+    asked = (batch.topic, json.dumps(keys))
     known = {
-        key: Published(batch.topic, *place)
-        for key, *place in connection.execute(QUERIES["known_keys"], asked)
+        key: Known(Published(batch.topic, *place), given_ms)
+        for key, given_ms, *place in connection.execute(QUERIES["known_keys"], asked)
     }
     sifted = sift(batch, known, now_ms)
     fresh = _place(sifted.fresh, ends, rows, now_ms) if sifted.fresh.length else []
     notes = [
-        (batch.topic, key, at.ts + batch.dedup_ms, at.partition, at.offset, at.id, at.ts)
-        for key, at in zip(sifted.fresh.idempotency_keys, fresh, strict=True)
+        (batch.topic, key, given_ms, now_ms + batch.dedup_ms, at.partition, at.offset, at.id, at.ts)
+        for key, given_ms, at in zip(
+            sifted.fresh.idempotency_keys, given_times(sifted.fresh, now_ms), fresh, strict=True
+        )
         if key is not None
     ]
     connection.executemany(QUERIES["note_key"], notes)
-    expired_ms = since_ms + batch.dedup_ms
-    connection.execute(QUERIES["forget_keys"], (expired_ms, 2 * len(keys) + 10))
+    connection.execute(QUERIES["forget_keys"], (now_ms, 2 * len(keys) + 10))
     return sifted.published(fresh)
 
 
@@ -179,7 +179,7 @@ def _insert(connection: sqlite3.Connection, rows: Rows) -> None:
 
 def trim(connection: sqlite3.Connection, at: TopicPartition, first: int, limit: int) -> int:
     log = find_log(connection, at)
-    first = min(first, log.end)
+    first = min(first, log.end, _first_held(connection, log))
     if first <= log.first:
         return 0
     (step_end,) = connection.execute(
@@ -196,6 +196,12 @@ def trim(connection: sqlite3.Connection, at: TopicPartition, first: int, limit: 
     return removed
 
 
+def _first_held(connection: sqlite3.Connection, log: Log) -> int:
+    """The first event that a delivery still needs, or the log's end."""
+    found: int | None = connection.execute(QUERIES["first_held"], (log.id,)).fetchone()[0]
+    return log.end if found is None else found
+
+
 def compact(
     connection: sqlite3.Connection,
     at: TopicPartition,
@@ -205,7 +211,7 @@ def compact(
 ) -> CompactionStep:
     log = find_log(connection, at)
     first = max(log.compacted_to + 1, log.first)
-    last = min(before, log.end, first + limit) - 1
+    last = min(before, log.end, _first_held(connection, log), first + limit) - 1
     removed = 0
     if first <= last:
         asked = {"id": log.id, "first": first, "last": last}

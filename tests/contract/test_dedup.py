@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_bus.core.bus import Bus
-from dagster_bus.core.dedup import sift
+from dagster_bus.core.dedup import Known, sift
 from dagster_bus.core.event import Batch, Message, Published
 from dagster_bus.core.store import Store
 from dagster_bus.core.topic import OffsetRange, TopicConfig
@@ -112,7 +112,7 @@ def test_of_threads_that_say_the_same_one_is_first(store: Store) -> None:
 def test_every_event_is_answered_and_every_key_is_fresh_once(
     keys: list[str | None], known_keys: set[str]
 ) -> None:
-    known = {key: Published("orders", 0, 1, key, 5) for key in known_keys}
+    known = {key: Known(Published("orders", 0, 1, key, 5), 5) for key in known_keys}
     sifted = sift(keyed(*keys), known, 5)
     fresh_keys = sifted.fresh.idempotency_keys
     assert len(set(fresh_keys) - {None}) == len([key for key in fresh_keys if key])

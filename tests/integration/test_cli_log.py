@@ -205,8 +205,9 @@ def test_what_is_exported_is_imported_without_loss(folder: Path, tmp_path: Path)
     said = call(other, "import", str(folder / "events.ndjson"))
     assert (said.returncode, said.stderr) == (0, "51 events imported\n")
     assert exported(other) == exported(folder)
-    texts = [(e.payload_json, e.attributes_json) for e in open_bus(other).tail()]
-    assert texts == [(e.payload_json, e.attributes_json) for e in open_bus(folder).tail()]
+    with open_bus(other) as there, open_bus(folder) as here:
+        texts = [(e.payload_json, e.attributes_json) for e in there.tail()]
+        assert texts == [(e.payload_json, e.attributes_json) for e in here.tail()]
 
 
 def test_lines_of_other_programs_are_imported(folder: Path) -> None:

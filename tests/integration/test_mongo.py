@@ -1,10 +1,12 @@
 """What is special about the store on MongoDB: its collections, its plans, its many publishers."""
 
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from tests.support.builders import (
     numbers,
     open_bus,
 )
+from tests.support.dagster_dev import wait_for
 from tests.support.mongo import fresh_database_url
 
 PROJECT = Path(__file__).parents[2]
@@ -424,3 +427,40 @@ def test_numbers_of_events_add_up_while_two_workers_settle_at_once(store: Store)
     progress = group.progress()
     assert (progress.lag, progress.tally.processed) == (0, 40)
     assert sum(progress.cursors.values()) == 40
+
+
+SERVER = """
+import sys, threading, time
+from pathlib import Path
+from tools.mongodb import ReplicaSet
+
+def start():
+    print(ReplicaSet(Path(sys.argv[1])).url("bus"), flush=True)
+
+threading.Thread(target=start).start()
+time.sleep(60)
+"""
+
+
+def test_servers_for_tests_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    """Not with the thread that did, and also if the process is killed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(tmp_path)],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    with MongoClient[dict[str, Any]](url) as client:
+        assert client.admin.command("ping")["ok"]
+        host, port = client.address or ("", 0)
+    process.kill()
+    process.communicate()
+    wait_for("end of the server", lambda: not _listens(host, port), 30)
+
+
+def _listens(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
+        return True
+    return False

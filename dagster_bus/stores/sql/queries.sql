@@ -30,17 +30,15 @@ INSERT INTO events (pos, ts, bytes, id, key, source, schema_version, attributes,
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: known_keys
-SELECT key, partition, "offset", event_id, ts
+SELECT key, given_ms, partition, "offset", event_id, ts
 FROM idempotency
-WHERE topic = :topic
-  AND key IN (SELECT value FROM json_each(:keys))
-  AND ts > :since
+WHERE topic = ? AND key IN (SELECT value FROM json_each(?))
 
 -- name: note_key
-INSERT INTO idempotency (topic, key, expires_ms, partition, "offset", event_id, ts)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO idempotency (topic, key, given_ms, expires_ms, partition, "offset", event_id, ts)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE
-SET expires_ms = excluded.expires_ms, partition = excluded.partition, "offset" = excluded."offset",
+SET given_ms = excluded.given_ms, expires_ms = excluded.expires_ms, partition = excluded.partition, "offset" = excluded."offset",
     event_id = excluded.event_id, ts = excluded.ts
 
 -- name: forget_keys
@@ -129,6 +127,10 @@ WITH RECURSIVE halving (partition_id, spare, first, before_first, low, high) AS 
     WHERE low < high
 )
 SELECT low FROM halving WHERE low = high
+
+-- name: first_held
+-- What a delivery that is not done will read, of whatever group.
+SELECT min(first_offset) FROM open_ranges WHERE partition_id = ?
 
 -- name: step_end
 SELECT pos & 0xFFFFFFFFFF

@@ -70,6 +70,7 @@ CREATE TABLE topics (
 CREATE TABLE idempotency (
     topic      TEXT    NOT NULL,
     key        TEXT    NOT NULL,
+    given_ms   INTEGER NOT NULL,
     expires_ms INTEGER NOT NULL,
     partition  INTEGER NOT NULL,
     "offset"   INTEGER NOT NULL,
@@ -77,6 +78,8 @@ CREATE TABLE idempotency (
     ts         INTEGER NOT NULL,
     PRIMARY KEY (topic, key)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX open_ranges_of_partition ON open_ranges (partition_id, first_offset);
 
 CREATE INDEX idempotency_expired ON idempotency (expires_ms);
 
