@@ -3,7 +3,6 @@
 Exit codes: 0 done, 1 failed, 2 store not found, 4 bad arguments, 5 dropped as a duplicate.
 """
 
-import os
 import sys
 from io import TextIOWrapper
 
@@ -12,7 +11,7 @@ import click
 from dagster_bus.cli.dlq import dlq
 from dagster_bus.cli.groups import groups
 from dagster_bus.cli.init import init
-from dagster_bus.cli.output import complain
+from dagster_bus.cli.output import complain, stop_speaking
 from dagster_bus.cli.publish import publish
 from dagster_bus.cli.tail import tail
 from dagster_bus.cli.topics import prune, topics
@@ -48,13 +47,17 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")  # a terminal without Unicode is no reason to fail
     try:
         code = commands.main(prog_name="dagster-bus", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
         sys.exit(BAD_ARGUMENTS)
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except OSError as error:
+        if sys.stdout is not None:
+            stop_speaking()
+        complain(f"reading or writing failed: {error.strerror}")
+        sys.exit(1)
     except click.Abort:
         complain("stopped")
         sys.exit(1)

@@ -1,13 +1,15 @@
 """Options that several commands share, and what their texts mean."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from dagster_bus.connectors.ndjson import milliseconds
 from dagster_bus.core.event import Attribute
 from dagster_bus.core.position import AtOffset, AtTime, Start
+from dagster_bus.errors import UsageError
+from dagster_bus.opening import Bus
 
 
 def attribute_values(pairs: tuple[str, ...], option: str) -> dict[str, Attribute]:
@@ -23,6 +25,15 @@ def attribute_values(pairs: tuple[str, ...], option: str) -> dict[str, Attribute
             value = text
         found[name] = value if isinstance(value, str | int | float) else text
     return found
+
+
+def durable_topics(bus: Bus, patterns: tuple[str, ...]) -> list[str]:
+    """The topics that patterns select, without those in the memory of some program."""
+    durable = {topic.name for topic in bus.topics if topic.durable}
+    names = [name for name in bus.select(*patterns) if name in durable]
+    if not names:
+        raise UsageError("all of these topics live in the memory of one program (durable: false)")
+    return names
 
 
 class StartType(click.ParamType[Start]):
@@ -41,7 +52,7 @@ class StartType(click.ParamType[Start]):
         if value.isdecimal():
             return AtOffset(int(value))
         try:
-            time = datetime.fromisoformat(value)
+            return AtTime(milliseconds(value))
         except ValueError:
             self.fail(
                 f"{value!r} is not a place to begin: write earliest, latest, an offset such as "
@@ -49,7 +60,6 @@ class StartType(click.ParamType[Start]):
                 param,
                 context,
             )
-        return AtTime(int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000))
 
 
 START = StartType()

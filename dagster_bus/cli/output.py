@@ -1,6 +1,8 @@
 """How commands speak: tables for people, JSON for programs, errors in one line."""
 
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -51,6 +53,11 @@ def counted(number: int, noun: str) -> str:
 
 def complain(message: str) -> None:
     click.echo(f"dagster-bus: {message}", err=True)
+
+
+def stop_speaking() -> None:
+    """Whoever read the output has seen enough; what is still said goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say_position(position: Published, as_json: bool) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from dagster_bus.cli.options import attribute_values
-from dagster_bus.cli.output import counted, say_position
+from dagster_bus.cli.output import counted, say_position, stop_speaking
 from dagster_bus.cli.reading import STDIN, numbered_lines
 from dagster_bus.cli.sending import send, understood
 from dagster_bus.connectors.ndjson import parse_json
 from dagster_bus.core.event import PRIORITIES, Message, Published
-from dagster_bus.errors import InvalidPayloadError
+from dagster_bus.errors import InvalidPayloadError, UsageError
 from dagster_bus.opening import Bus
 
 DUPLICATE = 5
@@ -69,26 +69,36 @@ def publish(
         raise click.UsageError("give a PAYLOAD or a --file, and not both")
     envelope["attributes"] = attribute_values(attributes, "--attribute")
     message = _message_maker(key_field, envelope)
+    single = None if payload is None else _parsed(payload, message)
+    say = partial(_say, quiet=quiet, as_json=as_json)
     with Bus.open(context.obj) as bus:
-        if payload is not None:
-            (position,) = bus.publish_many(topic, [_parsed(payload, message)])
-            _say([position], quiet, as_json)
-            if position.duplicate:
-                context.exit(DUPLICATE)
-        else:
-            _stream(
-                bus,
-                topic,
-                source_file or STDIN,
-                message,
-                partial(_say, quiet=quiet, as_json=as_json),
-            )
+        _require_durable(bus, topic)
+        if single is None:
+            _stream(bus, topic, STDIN if source_file is None else source_file, message, say)
+            return
+        (position,) = bus.publish_many(topic, [single])
+        say([position])
+        if position.duplicate:
+            context.exit(DUPLICATE)
 
 
 def _say(published: list[Published], quiet: bool, as_json: bool) -> None:
-    if not quiet:
+    if quiet:
+        return
+    try:
         for position in published:
             say_position(position, as_json)
+    except BrokenPipeError:  # publishing does not depend on who reads of it
+        stop_speaking()
+
+
+def _require_durable(bus: Bus, topic: str) -> None:
+    """An event in this process's memory would be gone before anybody could read it."""
+    if any(each.name == topic and not each.durable for each in bus.topics):
+        raise UsageError(
+            f"{topic} lives in the memory of the program that publishes to it (durable: false); "
+            "publish from there"
+        )
 
 
 def _message_maker(key_field: str | None, envelope: dict[str, Any]) -> Callable[[Any], Message]:

@@ -54,6 +54,8 @@ def _groups_of_lines(stream: BufferedIOBase) -> Iterator[list[bytes]]:
 @contextmanager
 def _opened(file: str) -> Iterator[BufferedIOBase]:
     if file == STDIN:
+        if sys.stdin is None:
+            raise UsageError("standard input is closed; name a file, or give a payload")
         if sys.stdin.isatty():
             click.echo("Reading one JSON text a line; Ctrl-D ends.", err=True)
         yield cast(BufferedIOBase, sys.stdin.buffer)

@@ -40,9 +40,12 @@ def send(
 ) -> tuple[list[Published], Mistake | None]:
     """Publish messages together, or if one of them is refused those before it."""
     messages = [message for _, message in numbered]
-    try:
-        return bus.publish_many(topic, messages), None
-    except UsageError as error:
-        index = error.index or 0
-        before = bus.publish_many(topic, messages[:index]) if index else []
-        return before, Mistake(numbered[index][0], error)
+    mistake = None
+    while messages or mistake is None:  # the first mistake found need not be the first there is
+        try:
+            return bus.publish_many(topic, messages), mistake
+        except UsageError as error:
+            index = error.index or 0
+            mistake = Mistake(numbered[index][0], error)
+            messages = messages[:index]
+    return [], mistake

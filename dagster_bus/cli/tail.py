@@ -1,12 +1,13 @@
 """`dagster-bus tail`"""
 
+import json
 from collections.abc import Iterable
 from itertools import islice
 
 import click
 
-from dagster_bus.cli.options import START, attribute_values
-from dagster_bus.cli.output import as_time
+from dagster_bus.cli.options import START, attribute_values, durable_topics
+from dagster_bus.cli.output import as_time, stop_speaking
 from dagster_bus.connectors.ndjson import to_line
 from dagster_bus.core.event import Event
 from dagster_bus.core.position import Start
@@ -56,18 +57,23 @@ def tail(
     wanted = EventFilter(attribute_values(equals, "--where"), exists)
     begin = start or ("latest" if follow else "earliest")
     with Bus.open(file, create=False) as bus:
+        names = durable_topics(bus, patterns)
         events: Iterable[Event] = bus.tail(
-            *patterns, start=begin, wanted=wanted, key=key, follow=follow
+            *names, start=begin, wanted=wanted, key=key, follow=follow
         )
         try:
             for event in islice(events, limit):
                 click.echo(to_line(event) if as_json else _in_one_line(event))
         except KeyboardInterrupt:
             return  # the usual way to end it
+        except BrokenPipeError:
+            stop_speaking()
 
 
 def _in_one_line(event: Event) -> str:
     place = f"{event.topic}/{event.partition}:{event.offset}"
-    key = f"  {event.key}" if event.key is not None else ""
+    key = ""
+    if event.key is not None:
+        key = f"  {event.key if event.key.isprintable() else json.dumps(event.key)}"
     more = f"  {event.attributes_json}" if event.attributes_json != "{}" else ""
     return f"{as_time(event.ts)}  {place}{key}{more}  {event.payload_json}"

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dagster_bus.cli.options import START
+from dagster_bus.cli.options import START, durable_topics
 from dagster_bus.cli.output import counted
 from dagster_bus.cli.reading import STDIN, numbered_lines
 from dagster_bus.cli.sending import send, understood
@@ -39,13 +39,14 @@ def export(file: str, patterns: tuple[str, ...], output: str, start: Start) -> N
     """Write the events of topics as lines of JSON, by time.
 
     All topics, or those that PATTERNS select; import reads them back without loss."""
-    with Bus.open(file, create=False) as bus, _target(output) as target:
-        names = [name for name in bus.select(*patterns) if _is_durable(bus, name)]
+    count = 0
+    with Bus.open(file, create=False) as bus:
+        names = durable_topics(bus, patterns)
         total = sum(each.end - each.first for each in bus.bounds(*names).values())
-        count = 0
-        for event in _with_progress(bus.tail(*names, start=start), total):
-            target.write(to_line(event) + b"\n")
-            count += 1
+        with _target(output) as target:
+            for event in _with_progress(bus.tail(*names, start=start), total):
+                target.write(to_line(event) + b"\n")
+                count += 1
     click.echo(f"{counted(count, 'event')} exported", err=True)
 
 
@@ -85,13 +86,11 @@ def _moved(published: list[Published], given: list[int | None]) -> int:
     return sum(ts is not None and at.ts != ts and not at.duplicate for at, ts in pairs)
 
 
-def _is_durable(bus: Bus, name: str) -> bool:
-    return next(topic.durable for topic in bus.topics if topic.name == name)
-
-
 @contextmanager
 def _target(output: str) -> Iterator[BinaryIO]:
     if output == STDIN:
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; name a file with -o")
         yield cast(BinaryIO, sys.stdout.buffer)
         return
     try:

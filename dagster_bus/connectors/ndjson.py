@@ -7,6 +7,7 @@ there is something to say `scope` (the attribute of that name), `actor` (the sou
 """
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -78,7 +79,9 @@ def from_line(text: bytes, topic: str | None = None) -> Line:
 
 
 def _message(data: dict[str, Any], *, keep_place: bool) -> Message:
-    attributes = data.get("attributes") or {}
+    attributes = data.get("attributes")
+    if attributes is None:
+        attributes = {}
     if not isinstance(attributes, dict):
         raise InvalidEvent("the field 'attributes' is an object of names and values")
     if data.get("scope") is not None:
@@ -88,7 +91,7 @@ def _message(data: dict[str, Any], *, keep_place: bool) -> Message:
         key=data.get("key"),
         source=data.get("actor"),
         attributes=attributes,
-        priority=data.get("priority") or "normal",
+        priority="normal" if data.get("priority") is None else data["priority"],
         idempotency_key=data.get("idempotency_key"),
         ttl_s=data.get("ttl_s"),
         schema_version=data.get("schema_version"),
@@ -103,13 +106,15 @@ def _milliseconds(value: Any) -> int | None:
     if value is None or type(value) is int:
         return value
     if isinstance(value, str):
-        try:
-            time = datetime.fromisoformat(value)
-        except ValueError:
-            pass
-        else:
-            return int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
+        with suppress(ValueError):
+            return milliseconds(value)
     raise InvalidEvent(f"the field 'ts' is milliseconds since 1970 or an ISO 8601 time: {value!r}")
+
+
+def milliseconds(text: str) -> int:
+    """An ISO 8601 time, in UTC unless it says otherwise. Raises ValueError if it is none."""
+    time = datetime.fromisoformat(text)
+    return int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
 
 
 def parse_json(text: str | bytes) -> Any:

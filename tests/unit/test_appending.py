@@ -1,13 +1,14 @@
 """Publishers that share a transaction: each gets its own answer, also when things go wrong."""
 
+import ctypes
 import threading
 from collections.abc import Sequence
 
 import pytest
 
-from dagster_bus.core.appending import MOST_EVENTS, Appender, _Request
+from dagster_bus.core.appending import MOST_EVENTS, Appender
 from dagster_bus.core.event import Batch, Published
-from dagster_bus.errors import BusError, UnknownTopic
+from dagster_bus.errors import BusError, StoreError, UnknownTopic
 from tests.support.builders import new_batch
 from tests.support.dagster_dev import wait_for
 
@@ -26,6 +27,8 @@ class SlowStore:
         assert self.gate.wait(30)
         if any(batch.topic == "bad" for batch in batches):
             raise UnknownTopic("bad")
+        if any(batch.topic == "lost" for batch in batches):
+            raise StoreError("the answer was lost")
         if any(batch.topic == "stop" for batch in batches):
             raise KeyboardInterrupt
         self.together.append([batch.payloads[0] for batch in batches])
@@ -40,6 +43,10 @@ class Publishers:
         self.appender = Appender(store, lambda: 5)  # type: ignore[arg-type]
         self.threads: list[threading.Thread] = []
         self.answers: dict[str, object] = {}
+        self._interrupted: int | None = None
+
+    def interrupt(self, place: int) -> None:
+        self._interrupted = place
 
     def start(self, batch: Batch, name: str) -> None:
         def run() -> None:
@@ -59,7 +66,13 @@ class Publishers:
         assert self.store.entered.wait(30)
         for number, batch in enumerate(batches, 1):
             self.start(batch, str(number))
-            wait_for("queue", lambda n=number: len(self.appender._queue) == n, 30)  # type: ignore[misc]
+            wait_for("queue", lambda n=number: len(self.appender._queue) == n + 1, 30)  # type: ignore[misc]
+        if self._interrupted is not None:
+            thread_id = ctypes.c_ulong(self.threads[self._interrupted].ident or 0)
+            stop = ctypes.py_object(Stop)
+            assert ctypes.pythonapi.PyThreadState_SetAsyncExc(thread_id, stop) == 1
+            if self._interrupted:
+                self.threads[self._interrupted].join(30)
         self.store.gate.set()
         for thread in self.threads:
             thread.join(30)
@@ -104,7 +117,7 @@ def test_a_transaction_is_not_made_larger_without_end(publishers: Publishers) ->
     assert publishers.store.together == [["0"], ["1"], ["2"], ["3"], ["4"]]
 
 
-def test_an_interrupted_writer_leaves_nobody_waiting(publishers: Publishers) -> None:
+def test_who_was_written_for_by_an_interrupted_writer_is_told(publishers: Publishers) -> None:
     publishers.start_while_busy(batch("1", "stop"), batch("2"))
     assert isinstance(publishers.answers["1"], KeyboardInterrupt)
     assert isinstance(publishers.answers["2"], BusError)
@@ -112,61 +125,26 @@ def test_an_interrupted_writer_leaves_nobody_waiting(publishers: Publishers) -> 
     assert publishers.store.together[-1] == ["5"]
 
 
-def test_a_publisher_that_gives_up_waiting_is_left_out(publishers: Publishers) -> None:
-    """Ctrl-C reaches it while it queues, or while it is being written for."""
-    appender = publishers.appender
-    before, request, after = (_Request(batch(text)) for text in "123")
-    request.woken = _NeverWoken()  # type: ignore[assignment]
-    appender._queue = [before, request, after]
-    with pytest.raises(KeyboardInterrupt):
-        appender._wait(request)
-    assert appender._queue == [before, after]
-    before.next, request.next = request, after
-    appender._wake(before.next)
-    assert not after.woken.locked()
-
-
-def test_a_publisher_that_gives_up_when_it_was_just_woken_wakes_the_next(
+def test_all_are_told_if_the_store_fails_and_nothing_is_tried_again(
     publishers: Publishers,
 ) -> None:
-    appender = publishers.appender
-    request, following = _Request(batch("1")), _Request(batch("2"))
-    request.next = following
-    request.woken = _Woken()  # type: ignore[assignment]
-    with pytest.raises(KeyboardInterrupt):
-        appender._wait(request)
-    assert not following.woken.locked()
+    """It may have happened or not: whoever repeats it might append twice."""
+    publishers.start_while_busy(batch("1"), batch("2", "lost"), batch("3"))
+    assert all(isinstance(publishers.answers[name], StoreError) for name in "123")
+    assert publishers.store.together == [["0"]]
 
 
-def test_a_publisher_that_gives_up_when_it_was_called_to_write_hands_that_on(
-    publishers: Publishers,
-) -> None:
-    appender = publishers.appender
-    request, following = _Request(batch("1")), _Request(batch("2"))
-    appender._busy = True
-    appender._queue = [request, following]
-    request.woken = _Woken()  # type: ignore[assignment]
-    with pytest.raises(KeyboardInterrupt):
-        appender._wait(request)
-    assert appender._queue == [following]
-    assert not following.woken.locked()
+class Stop(BaseException):
+    """Comes between two steps of a thread, as Ctrl-C does."""
 
 
-class _Woken:
-    """A lock that was released for a thread to which Ctrl-C came first."""
-
-    def acquire(self) -> None:
-        raise KeyboardInterrupt
-
-    def locked(self) -> bool:
-        return False
-
-
-class _NeverWoken(_Woken):
-    """A lock that was not released yet."""
-
-    def locked(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        raise AssertionError("nobody waits here any more")
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_an_interrupted_publisher_leaves_nobody_waiting(publishers: Publishers, place: int) -> None:
+    """The one that writes, or one of those that wait for it."""
+    publishers.interrupt(place)
+    publishers.start_while_busy(batch("1"), batch("2"), batch("3"))
+    names = ["first", "1", "2", "3"]
+    assert isinstance(publishers.answers[names[place]], Stop)
+    others = [publishers.answers[name] for n, name in enumerate(names) if n != place]
+    assert all(isinstance(answer, list) for answer in others)
+    assert publishers.appender.append(batch("5"))
