@@ -8,7 +8,8 @@ counters        one for each partition, _id "topic:partition": nextOffset, lastT
                 are changed by the transaction that inserts the events; events below firstOffset
                 were trimmed away; compaction may have deleted some up to compactedTo
 topic_configs   _id topic: its number of partitions, and its configuration as JSON text
-idempotency     _id "topic:key": where the event stands that had the key first, until expiresMs
+idempotency     _id "topic:key": where the event stands that had the key first, and when it was
+                given (givenMs); kept until expiresMs
 compactions     _id "topic:partition": compactedTo, up to where compaction has done its work
 latest_keys     of compacted partitions, _id "topic:partition:key": the offset of the newest event
                 with the key, and its tombstoneTs if that says that the key was deleted

@@ -86,8 +86,8 @@ class SqliteConnection:
             except sqlite3.Error as error:
                 raise in_words(self.path, error) from error
             finally:
-                if connection.in_transaction:
-                    with suppress(sqlite3.Error):  # the first error is the one to tell of
+                with suppress(sqlite3.Error):  # the first error is the one to tell of
+                    if connection.in_transaction:
                         connection.execute("ROLLBACK")
 
     def watch(self) -> sqlite3.Connection:

@@ -79,6 +79,15 @@ def test_events_of_another_log_are_judged_by_their_own_time(store: Store) -> Non
     assert not later.duplicate
 
 
+def test_the_place_in_the_log_does_not_decide_about_events_of_another_log(store: Store) -> None:
+    """Their times are moved behind an event of now; whether they repeat is judged by their own."""
+    store.declare([TopicConfig("orders")])
+    append(store, new_batch("orders"))
+    for day in range(5, 0, -1):
+        (at,) = append(store, keyed("a", times=[START_MS - day * 86_400_000]))
+        assert (at.duplicate, at.ts) == (False, START_MS)
+
+
 def test_topics_have_keys_of_their_own_and_may_have_no_window(store: Store) -> None:
     store.declare([TopicConfig("orders"), TopicConfig("other")])
     append(store, keyed("a"))

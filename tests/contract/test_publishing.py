@@ -73,6 +73,11 @@ def everything(bus: Bus) -> list[Any]:
         ("plain", Message("x" * 99), InvalidPayloadError),
         ("plain", Message(1, key="x" * 11), InvalidEvent),
         ("plain", Message(1, key="\ud83d"), InvalidEvent),
+        ("plain", Message(1, idempotency_key="a\0b"), InvalidEvent),
+        ("plain", Message(1, attributes={"a": "x" * 200}), InvalidEvent),
+        ("plain", Message(1, attributes=[("a", 1)]), InvalidEvent),  # type: ignore[arg-type]
+        ("plain", Message(1, ttl_s=10**5000), InvalidEvent),
+        (5, Message(1), InvalidTopicName),
         ("plain", Message(1, attributes={"a": [1]}), InvalidEvent),  # type: ignore[dict-item]
         ("plain", Message(1, payload_sha256="0" * 64), InvalidEvent),
         ("plain", Message(1, priority="urgent"), InvalidEvent),  # type: ignore[arg-type]
@@ -144,6 +149,38 @@ def test_a_stream_is_published_in_batches(bus: Bus) -> None:
     batches = list(bus.publish_stream("plain", iter(range(25)), batch_size=10))
     assert [len(batch) for batch in batches] == [10, 10, 5]
     assert sorted(everything(bus)) == list(range(25))
+
+
+def test_a_bus_that_knows_no_groups_deletes_nothing(bus: Bus, store_url: str) -> None:
+    with (
+        Bus.open(store_url) as by_address,
+        pytest.raises(UsageError, match=r"open it by its topics\.yaml"),
+    ):
+        by_address.maintain()
+    assert [done.trimmed for done in bus.maintain()] == [0] * len(bus.topics)
+
+
+def test_one_message_is_not_taken_for_many(bus: Bus) -> None:
+    with pytest.raises(UsageError, match="takes many messages"):
+        bus.publish_many("plain", {"a": 1})
+    with pytest.raises(UsageError, match="at least one message"):
+        list(bus.publish_stream("plain", [1], batch_size=0))
+    with pytest.raises(UsageError, match="not a place to begin"):
+        list(bus.tail("plain", start="ealiest"))  # type: ignore[arg-type]
+
+
+def test_a_reader_that_follows_a_closed_bus_is_told(bus: Bus) -> None:
+    events = bus.tail("plain", follow=True)
+    bus.publish("plain", 1)
+    assert next(events).payload == 1
+    bus.close()
+    with pytest.raises(BusError):
+        next(events)
+
+
+def test_no_priority_is_a_normal_one(bus: Bus) -> None:
+    bus.publish_many("plain", [Message(1, priority=None), Message(2, priority="low")])  # type: ignore[arg-type]
+    assert sorted(event.priority for event in bus.tail("plain")) == [2, 3]
 
 
 def test_an_empty_batch_is_nothing(bus: Bus) -> None:

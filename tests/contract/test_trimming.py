@@ -221,6 +221,27 @@ def test_a_group_that_was_away_while_the_log_was_trimmed_goes_on_with_what_is_le
     assert (progress.published, progress.lag, progress.tally.processed) == (8, 0, 8)
 
 
+def test_what_a_delivery_holds_stays_whoever_it_belongs_to(store: Store) -> None:
+    """The group is no longer declared, and its run is still under way."""
+    clock = FakeClock()
+    bus = open_topic(store, clock, "gone", retain_ms=DAY_MS, compacted=True)
+    bus.publish_many("orders", [Message(n, key="a") for n in range(5)])
+    group = bus.group("gone")
+    held = group.lease(group.reserve()[0].id, reservation=1, worker="run")
+    clock.advance(2_000)
+    without = open_topic(store, clock, retain_ms=1, compacted=True)
+    (done,) = without.maintain()
+    assert (done.trimmed, done.compacted) == (0, 0)
+    for _ in range(3):
+        failed = group.fail(held, ValueError("bad"))
+        if failed.outcome is None:
+            clock.now_ms = failed.due_ms
+            (again,) = group.reserve()
+            held = group.lease(again.id, reservation=again.reservation, worker="run")
+    assert group.progress().tally.dead_lettered == 5
+    assert without.maintain()[0].trimmed == 5
+
+
 def settle(bus: Bus, name: str) -> None:
     group = bus.group(name)
     while reserved := group.reserve():

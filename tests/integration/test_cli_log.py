@@ -146,6 +146,40 @@ def test_tail_ends_quietly_when_nobody_reads_on(folder: Path) -> None:
     assert said.stderr == ""
 
 
+def test_publishing_goes_on_when_nobody_reads_of_it(folder: Path) -> None:
+    (folder / "many.ndjson").write_text("1\n" * 30_000)
+    said = subprocess.run(
+        f"'{COMMAND}' publish stock --file many.ndjson | head -n 1", shell=True, cwd=folder,
+        text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    assert said.stderr == "30,000 events published\n"
+
+
+def test_topics_in_memory_are_left_to_their_program(folder: Path, store_url: str) -> None:
+    replaced = {"sqlite:///bus.db": store_url, "stock: {}": "stock: {durable: false}"}
+    write_topics(folder, **replaced)
+    publish(folder, Message({"n": 1}))
+    assert len(lines(folder, "tail", "--json")) == 1
+    assert len(exported(folder)) == 1
+    for words in (["publish", "stock", "1"], ["tail", "stock"], ["export", "stock", "-o", "x"]):
+        said = call(folder, *words)
+        assert (said.returncode, "durable: false" in said.stderr) == (4, True)
+    assert not (folder / "x").exists()
+
+
+def test_the_first_of_several_mistakes_is_told_and_what_stands_before_it_is_in(
+    folder: Path,
+) -> None:
+    good = '{"topic": "strict", "payload": {"n": 1}'
+    (folder / "in.ndjson").write_text(
+        f'{good}}}\n{good}, "priority": "urgent"}}\n{good}}}\n{good}, "payload_sha256": "0"}}\n'
+    )
+    said = call(folder, "import", "in.ndjson")
+    assert said.returncode == 4
+    assert said.stderr.startswith("dagster-bus: line 2: priority is one of")
+    assert "(1 event imported; mend it and go on with --skip 1)" in said.stderr
+
+
 def test_topics_show_what_each_holds(folder: Path) -> None:
     publish(folder, *(Message({"n": n}) for n in range(5)))
     (orders, stock, strict) = json.loads(call(folder, "topics", "--json").stdout)

@@ -100,6 +100,17 @@ def test_a_file_that_is_no_database_is_left_alone(path: Path) -> None:
     assert path.read_text().startswith("these are my notes")
 
 
+def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    with pytest.raises(StoreUnusable, match="is a SQLite database of another program"):
+        open_store(f"sqlite:///{path}")
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
+    connection.close()
+
+
 def test_a_damaged_file_is_told(path: Path) -> None:
     with open_store(f"sqlite:///{path}") as store:
         store.declare([TopicConfig("orders")])
