@@ -71,7 +71,6 @@ def _raw_append(servers: ReplicaSet, count: int) -> Prepared:
             "offset": n,
             "ts": 1_795_000_000_000,
             "id": id,
-            "headers": {},
             "schema_version": 1,
             "priority": 2,
             "payload": text,

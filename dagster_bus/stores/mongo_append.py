@@ -177,10 +177,7 @@ def _advance(
     steps = {
         partition: (
             {"_id": partition_id(TopicPartition(batch.topic, partition))},
-            {
-                "$inc": {"nextOffset": growth.events, "appendedBytes": growth.bytes},
-                "$max": {"lastTs": growth.latest_ms},
-            },
+            growth.as_update(),
         )
         for partition, growth in sorted(_growths(batch, now_ms).items())
     }
