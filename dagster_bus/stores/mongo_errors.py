@@ -13,7 +13,14 @@ from pymongo.errors import (
     WTimeoutError,
 )
 
-from dagster_bus.errors import BusError, InvalidEvent, StoreError, StoreUnavailable, StoreUnusable
+from dagster_bus.errors import (
+    BusError,
+    InvalidEvent,
+    StoreError,
+    StoreUnavailable,
+    StoreUnusable,
+    UsageError,
+)
 
 TRANSIENT = "TransientTransactionError"
 UNKNOWN_COMMIT = "UnknownTransactionCommitResult"
@@ -27,6 +34,8 @@ NEEDS_INITIATION = "is a replica set that was never initiated: run rs.initiate()
 _WRITE_CONFLICT = 112
 _WRITE_NOT_CONFIRMED = 64
 _DUPLICATE_KEY = 11000
+_DOCUMENT_TOO_LARGE = 10334
+_TRANSACTION_TOO_LARGE = 388
 _ADVICE = {
     13: "its user is not allowed to do that; grant it the role readWrite on this database",
     18: "it refused the user name or the password",
@@ -58,7 +67,11 @@ _PASSING = {
 def in_words(error: PyMongoError, shown: str) -> BusError:
     """An error of the driver as one of the bus, for the store at an address."""
     code, reason = _cause(error)
-    if isinstance(error, DocumentTooLarge) or "too large" in reason:
+    if code == _TRANSACTION_TOO_LARGE:
+        return UsageError(
+            "these events are too many for one transaction of this MongoDB: publish fewer at once"
+        )
+    if isinstance(error, DocumentTooLarge) or code == _DOCUMENT_TOO_LARGE or "too large" in reason:
         return InvalidEvent(
             "an event is larger than the 16 MiB that MongoDB keeps in one document: put its data "
             "elsewhere and publish its address"
