@@ -71,7 +71,7 @@ def test_times_before_the_first_window_are_moved_into_it() -> None:
         (Message(1, payload_sha256=7), "payload_sha256 is text"),  # type: ignore[arg-type]
         (Message(1, id="x" * 300), "id has 300 bytes"),
         (Message(1, ts="now"), "ts is a time in whole milliseconds"),  # type: ignore[arg-type]
-        (Message(1, partition=4), "orders has partitions 0 to 3, and no 4"),
+        (Message(1, partition=4), "orders has partitions 0 to 3, not 4"),
         (Message(float("nan")), "the payload is not JSON"),
     ],
 )
