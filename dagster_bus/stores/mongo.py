@@ -24,6 +24,7 @@ from dagster_bus.core.store import (
 )
 from dagster_bus.core.topic import OffsetRange, TopicConfig, TopicPartition
 from dagster_bus.errors import StoreError, UnknownDelivery, UsageError
+from dagster_bus.stores.common import errors_from_text
 from dagster_bus.stores.configs import config_from_text, config_to_text, require_same_partitions
 
 try:
@@ -45,7 +46,6 @@ from dagster_bus.stores.mongo_documents import (
     bounds_from_document,
     dead_letter_from_document,
     delivery_from_document,
-    errors_from_text,
     new_counter,
     partition_of,
 )

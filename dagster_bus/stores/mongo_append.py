@@ -17,12 +17,12 @@ from pymongo.database import Database
 from dagster_bus.core.dedup import Known, given_times, keys_to_sift, sift
 from dagster_bus.core.event import Batch, Published, published_from_tuple
 from dagster_bus.core.topic import TopicPartition
+from dagster_bus.stores.common import unknown_partition
 from dagster_bus.stores.mongo_documents import (
     Document,
     events_to_documents,
     partition_id,
     published_from_note,
-    unknown_partition,
 )
 
 Columns = tuple[Sequence[int], Sequence[int], Sequence[int]]

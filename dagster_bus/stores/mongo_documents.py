@@ -1,8 +1,6 @@
 """Values of the core as documents of a MongoDB store, and back."""
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -12,7 +10,7 @@ from dagster_bus.core.event import Batch, Event, Published, event_from_tuple
 from dagster_bus.core.failure import AttemptError
 from dagster_bus.core.store import Bounds, DeadLetter, Tally
 from dagster_bus.core.topic import OffsetRange, TopicPartition
-from dagster_bus.errors import UnknownTopic
+from dagster_bus.stores.common import errors_from_text, errors_to_text
 
 Document = dict[str, Any]
 
@@ -170,7 +168,7 @@ def delivery_to_document(delivery: Delivery) -> Document:
         "token": delivery.token,
         "dueMs": delivery.due_ms,
         "worker": delivery.worker,
-        "errors": json.dumps([asdict(error) for error in delivery.errors]),
+        "errors": errors_to_text(delivery.errors),
         "createdMs": delivery.created_ms,
         "version": delivery.version,
     }
@@ -196,11 +194,6 @@ def delivery_from_document(document: Document) -> Delivery:
     )
 
 
-def errors_from_text(text: str) -> tuple[AttemptError, ...]:
-    """Kept as JSON, which has room for what a document has not: half a character, for one."""
-    return tuple(AttemptError(**error) for error in json.loads(text))
-
-
 def dead_letter_from_document(document: Document, errors: tuple[AttemptError, ...]) -> DeadLetter:
     return DeadLetter(
         id=document["_id"],
@@ -211,7 +204,3 @@ def dead_letter_from_document(document: Document, errors: tuple[AttemptError, ..
         fingerprint=document["fingerprint"],
         died_ms=document["diedMs"],
     )
-
-
-def unknown_partition(at: TopicPartition) -> UnknownTopic:
-    return UnknownTopic(f"partition {at.partition} of topic {at.topic!r} is not in the store")

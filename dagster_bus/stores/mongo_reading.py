@@ -13,13 +13,13 @@ from dagster_bus.core.event import Event
 from dagster_bus.core.store import LEAST_EVENTS, PAGE_BYTES, PAGE_EVENTS
 from dagster_bus.core.topic import OffsetRange, TopicPartition
 from dagster_bus.errors import OffsetTrimmed, StoreUnavailable
+from dagster_bus.stores.common import unknown_partition
 from dagster_bus.stores.mongo_connection import MongoConnection
 from dagster_bus.stores.mongo_documents import (
     Document,
     event_from_document,
     partition_id,
     partition_of,
-    unknown_partition,
 )
 
 Page = list[Document]

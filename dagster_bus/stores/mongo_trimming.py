@@ -13,8 +13,9 @@ from pymongo.database import Database
 
 from dagster_bus.core.store import CompactionStep
 from dagster_bus.core.topic import OffsetRange, TopicPartition
+from dagster_bus.stores.common import unknown_partition
 from dagster_bus.stores.mongo_connection import MongoConnection
-from dagster_bus.stores.mongo_documents import Document, partition_id, unknown_partition
+from dagster_bus.stores.mongo_documents import Document, partition_id
 
 TOMBSTONE = "null"
 

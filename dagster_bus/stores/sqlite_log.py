@@ -14,7 +14,7 @@ from dagster_bus.core.dedup import Known, given_times, keys_to_sift, sift
 from dagster_bus.core.event import Batch, Published, published_from_tuple
 from dagster_bus.core.store import CompactionStep
 from dagster_bus.core.topic import TopicPartition
-from dagster_bus.errors import UnknownTopic
+from dagster_bus.stores.common import unknown_partition
 from dagster_bus.stores.sqlite_connection import load_queries
 from dagster_bus.stores.sqlite_rows import position
 
@@ -51,7 +51,7 @@ class Log:
 def find_log(connection: sqlite3.Connection, at: TopicPartition) -> Log:
     row = connection.execute(QUERIES["log"], at).fetchone()
     if row is None:
-        raise _unknown(at)
+        raise unknown_partition(at)
     return Log(*row)
 
 
@@ -96,7 +96,7 @@ def _find_ends(connection: sqlite3.Connection, batches: Sequence[Batch]) -> Ends
         rows = connection.execute(QUERIES["ends"], (json.dumps(list(wanted)),))
     ends = {(topic, partition): _End(*end) for topic, partition, *end in rows}
     for at in wanted - ends.keys():
-        raise _unknown(TopicPartition(*at))
+        raise unknown_partition(TopicPartition(*at))
     return ends
 
 
@@ -231,7 +231,3 @@ def _delete_tombstones(connection: sqlite3.Connection, log: Log, before_ms: int,
         QUERIES["delete_event"], [(log.id, offset) for _, offset in old]
     )
     return max(deleted.rowcount, 0)
-
-
-def _unknown(at: TopicPartition) -> UnknownTopic:
-    return UnknownTopic(f"partition {at.partition} of topic {at.topic!r} is not in the store")

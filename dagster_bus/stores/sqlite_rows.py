@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from dagster_bus.core.delivery import Delivery, Outcome, State
 from dagster_bus.core.event import event_from_tuple
-from dagster_bus.core.failure import AttemptError
 from dagster_bus.core.store import DeadLetter
 from dagster_bus.core.topic import OffsetRange
+from dagster_bus.stores.common import errors_from_text, errors_to_text
 
 OFFSET_BITS = 40
 
@@ -33,7 +32,7 @@ def delivery_to_row(delivery: Delivery) -> dict[str, Any]:
         "token": delivery.token,
         "due_ms": delivery.due_ms,
         "worker": delivery.worker,
-        "errors": json.dumps([asdict(error) for error in delivery.errors]),
+        "errors": errors_to_text(delivery.errors),
         "created_ms": delivery.created_ms,
         "version": delivery.version,
     }
@@ -58,10 +57,6 @@ def delivery_from_row(row: Sequence[Any]) -> Delivery:
         created_ms=created_ms,
         version=version,
     )
-
-
-def errors_from_text(text: str) -> tuple[AttemptError, ...]:
-    return tuple(AttemptError(**error) for error in json.loads(text))
 
 
 def dead_letter_from_row(row: Sequence[Any]) -> DeadLetter:
