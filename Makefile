@@ -5,9 +5,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 STORE  ?= sqlite
+SEEDS  ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-once test lint format bench docs clean python java
+.PHONY: help demo demo-once test simulate lint format bench docs clean python java
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +22,9 @@ demo-once: java $(READY)  ## the same with a bounded set of events, and their ac
 test: java $(READY)  ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
+simulate: $(READY)  ## live through 1000 random histories of the bus (SEEDS=5000: more; SEED=123: one again)
+	@$(BIN)/python -m tests.simulation --store $(STORE) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
 lint: $(READY)  ## check style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -30,8 +34,9 @@ format: $(READY)  ## put the code into the house style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY)  ## measure the log beside raw SQLite and MongoDB (minutes; ARGS="--quick" for a taste)
+bench: $(READY)  ## measure log and delivery beside raw stores and a peer (minutes; ARGS="--quick" for a taste)
 	@$(BIN)/python -m benchmarks.log $(ARGS)
+	@$(BIN)/python -m benchmarks.delivery $(ARGS)
 
 docs: $(READY)  ## write the reference of topics.yaml anew
 	@$(BIN)/python -m tools.reference

@@ -15,8 +15,8 @@ from dagster_bus.core.event import uuid7s
 from dagster_bus.core.store import Store
 from dagster_bus.core.topic import OffsetRange
 from dagster_bus.stores import open_store
-from dagster_bus.stores.sqlite_log import QUERIES
-from dagster_bus.stores.sqlite_rows import position
+from dagster_bus.stores.sqlite.log import QUERIES
+from dagster_bus.stores.sqlite.rows import position
 
 THREADS = 32
 GOALS = {1: 0.8, 1_000: 0.75}
@@ -63,7 +63,7 @@ def read_comparison(most: int) -> Comparison:
             "read in order",
             most,
             "raw SQLite, cursor",
-            partial(_raw_read, folder / "bus.db", most),
+            partial(raw_read, folder / "bus.db", most),
             partial(_bus_read, url, most),
             0.5,
         )
@@ -71,7 +71,7 @@ def read_comparison(most: int) -> Comparison:
         remove(folder)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -81,7 +81,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _raw_append(count: int, batch: int) -> Prepared:
     folder = new_folder()
     open_store(f"sqlite:///{folder}/raw.db").close()  # the same tables
-    connection = _connect(folder / "raw.db")
+    connection = connect(folder / "raw.db")
     rows = [
         (
             position(1, n),
@@ -107,7 +107,7 @@ def _raw_append(count: int, batch: int) -> Prepared:
             connection.executemany(QUERIES["insert_event"], chunk)
             connection.execute("COMMIT")
 
-    return work, _closing(connection.close, folder)
+    return work, closing(connection.close, folder)
 
 
 def _bus_append(count: int, batch: int) -> Prepared:
@@ -119,7 +119,7 @@ def _bus_append(count: int, batch: int) -> Prepared:
         for chunk in chunks(events, batch):
             bus.publish_many(TOPIC, chunk)
 
-    return work, _closing(bus.close, folder)
+    return work, closing(bus.close, folder)
 
 
 def _bus_append_in_threads(count: int) -> Prepared:
@@ -138,7 +138,7 @@ def _bus_append_in_threads(count: int) -> Prepared:
         for thread in threads:
             thread.join()
 
-    return work, _closing(bus.close, folder)
+    return work, closing(bus.close, folder)
 
 
 def _peer_append(count: int) -> Prepared:
@@ -150,12 +150,12 @@ def _peer_append(count: int) -> Prepared:
         for payload in events:
             queue.put(payload)
 
-    return work, _closing(queue.close, folder)
+    return work, closing(queue.close, folder)
 
 
-def _raw_read(path: Path, count: int) -> Prepared:
+def raw_read(path: Path, count: int) -> Prepared:
     """All columns of an event, by the shortest statement."""
-    connection = _connect(path)
+    connection = connect(path)
     query = """
         SELECT id, ts, 'orders', 0, pos & 0xFFFFFFFFFF, key, source, schema_version, attributes,
                priority, idempotency_key, ttl_s, payload, payload_sha256
@@ -178,7 +178,7 @@ def _bus_read(url: str, count: int) -> Prepared:
     return work, store.close
 
 
-def _closing(close: Callable[[], None], folder: Path) -> Callable[[], None]:
+def closing(close: Callable[[], None], folder: Path) -> Callable[[], None]:
     def tidy() -> None:
         close()
         remove(folder)

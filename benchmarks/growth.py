@@ -9,8 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks.events import NOTE, TOPIC, new_folder, open_bus, payloads, remove
+from benchmarks.events import CONFIG, NOTE, TOPIC, new_folder, open_bus, payloads, remove
 from benchmarks.measuring import Fact
+from dagster_bus.core.bus import Bus
+from dagster_bus.core.group_config import GroupConfig
 from dagster_bus.core.topic import OffsetRange, TopicPartition
 from dagster_bus.stores import open_store
 
@@ -105,7 +107,19 @@ def _find_by_time(url: str, size: int) -> tuple[Callable[[], object], Callable[[
     return step, store.close
 
 
+def _idle_tick(url: str, _: int) -> tuple[Callable[[], object], Callable[[], None]]:
+    """Of one among a hundred groups, all of which have nothing to do."""
+    store = open_store(url)
+    configs = [GroupConfig(f"group-{number}", (TOPIC,)) for number in range(100)]
+    bus = Bus(store, [CONFIG], configs)
+    for config in configs:
+        bus.group(config.name).seek("latest")
+    group = bus.group("group-50")
+    return group.reserve, bus.close
+
+
 STEPS: dict[str, Prepare] = {
+    "a tick with nothing new, of one among 100 groups,": _idle_tick,
     "append of 1,000": _append,
     "append of one": _append_one,
     "read of 1,000 by offset": _read_by_offset,

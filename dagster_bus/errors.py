@@ -9,6 +9,8 @@ BusError                       something the bus can explain (exit code 1)
 │   ├── InvalidPayloadError
 │   │   └── SchemaMismatch     it is JSON, and not what its topic declares
 │   ├── InvalidEvent           an envelope field that cannot be accepted
+│   ├── ReplayExists           the name of a replay was given before
+│   ├── UnknownEvent           it is not there, or nobody waits for it (3)
 │   └── OffsetTrimmed          the log begins later; it says where
 ├── StoreError                 the store could not do what it was asked
 │   ├── StoreNotFound          (2)
@@ -18,6 +20,8 @@ BusError                       something the bus can explain (exit code 1)
 │   └── StaleState             somebody else changed it first; read again and decide again
 ├── DeliveryError
 │   ├── UnknownDelivery
+│   ├── UnknownDeadLetter      (3)
+│   ├── DeliveriesUnderWay     a group is at work where it is to be sent elsewhere
 │   ├── ReservationLost        the work was reserved again for another worker
 │   └── LeaseLost              the lease ran out or went to another worker
 ├── PipelineError              a user's pipeline function or its result is not usable
@@ -98,6 +102,16 @@ class InvalidEvent(UsageError):
     """A field of the envelope cannot be accepted."""
 
 
+class ReplayExists(UsageError):
+    """A replay of that name was made before."""
+
+
+class UnknownEvent(UsageError):
+    """No such event, or it is not one that the group still has to do."""
+
+    exit_code = 3
+
+
 class OffsetTrimmed(UsageError):
     """The offset was asked for and is no longer in the log."""
 
@@ -141,6 +155,16 @@ class DeliveryError(BusError):
 
 class UnknownDelivery(DeliveryError):
     """No such delivery."""
+
+
+class UnknownDeadLetter(DeliveryError):
+    """No such dead letter, or it is not dead any more."""
+
+    exit_code = 3
+
+
+class DeliveriesUnderWay(DeliveryError):
+    """The group is at work in the partitions that it is to be sent elsewhere in."""
 
 
 class ReservationLost(DeliveryError):

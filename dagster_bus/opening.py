@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
-from dagster_bus.core import bus as core
-from dagster_bus.core.groups import GroupConfig
+from dagster_bus.core.group_config import GroupConfig
 from dagster_bus.core.store import Store
 from dagster_bus.core.topic import TopicConfig
+from dagster_bus.live.bus import LiveBus
 from dagster_bus.schemas import compile_schema
 from dagster_bus.spec.configs import group_configs, topic_configs
 from dagster_bus.spec.load import LoadedSpec, load_spec
 from dagster_bus.stores import SQLITE_PREFIX, open_memory_store, open_store
 
 
-class Bus(core.Bus):
+class Bus(LiveBus):
     """The bus as a program opens it."""
 
     @classmethod
@@ -38,7 +38,10 @@ class Bus(core.Bus):
             store.declare(durable)
             return topics
 
-        return cls._on(open_store(store_url(loaded), create=create), declare, group_configs(loaded))
+        store = open_store(store_url(loaded), create=create)
+        every_ms = loaded.spec.system.metrics
+        every_s = None if every_ms is None else every_ms / 1_000
+        return cls._on(store, declare, group_configs(loaded), metrics_every_s=every_s)
 
     @classmethod
     def _on(
@@ -46,12 +49,21 @@ class Bus(core.Bus):
         store: Store,
         find_topics: Callable[[Store], list[TopicConfig]],
         groups: Iterable[GroupConfig] | None,
+        *,
+        metrics_every_s: float | None = None,
     ) -> Self:
         """A bus on an open store, which is closed again if that fails."""
         try:
             topics = find_topics(store)
             memory = _memory(topics)
-            return cls(store, topics, groups, compile_schema=compile_schema, memory=memory)
+            return cls(
+                store,
+                topics,
+                groups,
+                compile_schema=compile_schema,
+                memory=memory,
+                metrics_every_s=metrics_every_s,
+            )
         except BaseException:
             store.close()
             raise

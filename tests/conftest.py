@@ -21,7 +21,7 @@ pytest_plugins = ["tests.support.mongo", "tests.support.shop"]
 
 TESTS = Path(__file__).parent
 
-ORDER = ["unit", "contract", "integration", "acceptance", "browser"]
+ORDER = ["unit", "contract", "simulation", "integration", "acceptance", "browser"]
 """Fast ones first; those that share a running Dagster together, at the end."""
 
 STORES = ["sqlite", "mongo"]

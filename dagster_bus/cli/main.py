@@ -1,6 +1,7 @@
 """The entry point: shared options, and errors turned into messages and exit codes.
 
-Exit codes: 0 done, 1 failed, 2 store not found, 4 bad arguments, 5 dropped as a duplicate.
+Exit codes: 0 done, 1 failed, 2 store not found, 3 event not found, 4 bad arguments, 5 dropped as a
+duplicate.
 """
 
 import sys
@@ -9,14 +10,20 @@ from io import TextIOWrapper
 import click
 
 from dagster_bus.cli.dlq import dlq
-from dagster_bus.cli.groups import groups
+from dagster_bus.cli.groups import groups, resume
 from dagster_bus.cli.init import init
+from dagster_bus.cli.lag import lag
 from dagster_bus.cli.output import complain, stop_speaking
 from dagster_bus.cli.publish import publish
+from dagster_bus.cli.queue import ack, ack_all, check, read
+from dagster_bus.cli.replay import replay
+from dagster_bus.cli.seek import seek
+from dagster_bus.cli.status import status
 from dagster_bus.cli.tail import tail
 from dagster_bus.cli.topics import prune, topics
 from dagster_bus.cli.transfer import export, import_
 from dagster_bus.cli.validate import validate
+from dagster_bus.cli.work import work
 from dagster_bus.errors import BusError, SpecError
 
 BAD_ARGUMENTS = 4
@@ -37,7 +44,11 @@ def commands(context: click.Context, file: str) -> None:
     context.obj = file
 
 
-for _command in (init, validate, publish, tail, topics, groups, dlq, export, import_, prune):
+for _command in (
+    *(init, validate, publish, tail, topics, export, import_, prune),
+    *(groups, status, lag, seek, replay, resume, dlq),
+    *(check, read, ack, ack_all, work),
+):
     commands.add_command(_command)
 
 

@@ -1,27 +1,36 @@
 """The bus: publish to topics, read them, and reach the groups and their dead letters."""
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dagster_bus.core import tailing
 from dagster_bus.core.appending import Appender
+from dagster_bus.core.auditing import audited
 from dagster_bus.core.checking import UNDECLARED_VERSION, PayloadSchema, check_messages
 from dagster_bus.core.clock import Clock, system_clock
 from dagster_bus.core.closing import Closing
-from dagster_bus.core.event import Attribute, Event, Message, Priority, Published
-from dagster_bus.core.groups import Group, GroupConfig
+from dagster_bus.core.event import Attribute, Event, Message, Priority, Published, uuid7
+from dagster_bus.core.group_config import GroupConfig
+from dagster_bus.core.groups import Group
+from dagster_bus.core.letters import DeadLetters
 from dagster_bus.core.maintenance import Maintained, maintain
+from dagster_bus.core.mirroring import mirrors_among
 from dagster_bus.core.partitioner import Partitioner
 from dagster_bus.core.position import AtOffset, Start, first_offsets
+from dagster_bus.core.replaying import SEPARATOR, open_replay, replay_config, replays_of
+from dagster_bus.core.reporting import Moment
 from dagster_bus.core.schema_check import SchemaCheck
-from dagster_bus.core.store import Bounds, DeadLetter, Store
+from dagster_bus.core.store import Bounds, Store
+from dagster_bus.core.system import AUDIT, is_system_topic
 from dagster_bus.core.topic import (
     EventFilter,
     OffsetRange,
     SchemaConfig,
     TopicConfig,
     TopicPartition,
+    is_reserved,
     matching,
     require_pattern,
     require_topic_name,
@@ -51,10 +60,14 @@ class Bus(Closing):
         compile_schema: Callable[[SchemaConfig], PayloadSchema] | None = None,
         memory: Store | None = None,
     ) -> None:
-        self._store = store
         self._topics = {topic.name: topic for topic in topics}
+        self._plain_store = store
+        if AUDIT in self._topics:
+            store = audited(store, clock)
+        self._store = store
         self._groups = {group.name: group for group in groups or ()}
         self._knows_groups = groups is not None
+        self._mirrors = mirrors_among(self._topics)
         self._clock = clock
         self._partitioner = Partitioner()
         self._compile_schema = compile_schema
@@ -103,11 +116,16 @@ class Bus(Closing):
     def publish_many(self, topic: str, messages: Iterable[Message | Any]) -> list[Published]:
         """Append events together: all of them, or none. Whatever is not a Message is a payload."""
         config = self._topic(topic)
+        if is_reserved(topic):
+            require_topic_name(topic)
         schema = self._schema(config)
         current = schema.current if schema else UNDECLARED_VERSION
-        if isinstance(messages, str | bytes | Mapping):
+        if type(messages) is list:
+            given = messages
+        elif isinstance(messages, str | bytes | Mapping):
             raise UsageError(f"publish_many takes many messages, and not one {type(messages)}")
-        given = list(messages)
+        else:
+            given = list(messages)
         if not given:
             return []
         batch, payloads = check_messages(given, config, current, self._partitioner, self._now_ms())
@@ -216,25 +234,60 @@ class Bus(Closing):
         return [self._maintain(config) for config in configs]
 
     def group(self, name: str) -> Group:
-        """A declared group."""
+        """A declared group, or one of its replays, as `GROUP~NAME`."""
         self._require_open()
-        config = self._groups.get(name)
+        declared, is_replay, replay = name.partition(SEPARATOR)
+        config = self._groups.get(declared)
         if config is None:
             known = ", ".join(sorted(self._groups)) or "none"
-            raise UnknownGroup(f"group {name!r} is not declared (declared: {known})")
-        return Group(config, self._store, self._clock)
+            raise UnknownGroup(f"group {declared!r} is not declared (declared: {known})")
+        if is_replay:
+            config = replay_config(config, replay)
+        return Group(
+            replace(config, mirrors=self._mirrors), self._store_of(config.topics), self._clock
+        )
 
-    def dead_letters(
-        self, group: str, *, limit: int = 100, before: int | None = None
-    ) -> list[DeadLetter]:
-        """What a group gave up on, newest first."""
-        self.group(group)
-        return self._store.dead_letters(group, limit=limit, before=before)
+    def replay(
+        self,
+        group: str,
+        name: str,
+        *,
+        start: Start = "earliest",
+        end: Start = "latest",
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> Group:
+        """Freeze the events between two places under a name, to be gone through again beside the
+        live group, whose cursors do not move. Returns what works them off, as a group of its own.
+        """
+        live = self.group(group)
+        now_ms = self._clock()
+        moment = Moment(now_ms, random.random, lambda: uuid7(now_ms))
+        store = self._store_of(live.config.topics)
+        config = open_replay(
+            live.config, store, moment, name, start=start, end=end, partitions=partitions
+        )
+        return Group(config, store, self._clock)
 
-    def dead_letter_counts(self, group: str) -> dict[str, int]:
-        """How many dead letters a group has, by error fingerprint."""
-        self.group(group)
-        return self._store.dead_letter_counts(group)
+    def replays(self, group: str) -> dict[str, Group]:
+        """The replays of a group by name, whether they are done or not."""
+        live = self.group(group)
+        return {
+            name: Group(
+                replay_config(live.config, name), self._store_of(live.config.topics), self._clock
+            )
+            for name in replays_of(group, self._store.groups())
+        }
+
+    def dead_letters(self, group: str) -> DeadLetters:
+        """The inspector of what a group gave up on."""
+        config = self.group(group).config
+        return DeadLetters(
+            group,
+            self._store_of(config.topics),
+            self._clock,
+            max_events=config.max_events,
+            check_payload=self._check_payload,
+        )
 
     def close(self) -> None:
         """Let go of the store. Harmless when repeated."""
@@ -242,6 +295,11 @@ class Bus(Closing):
         self._store.close()
         if self._memory is not None:
             self._memory.store.close()
+
+    def _store_of(self, topics: Iterable[str]) -> Store:
+        """The store as a group of some topics uses it. What a group does that reads what the bus
+        tells of itself is not told again: it would never end."""
+        return self._plain_store if any(map(is_system_topic, topics)) else self._store
 
     def _topic(self, name: str) -> TopicConfig:
         self._require_open()
@@ -268,6 +326,14 @@ class Bus(Closing):
             check = SchemaCheck(config, self._compile_schema(config.schema))
             self._schemas[config.name] = check
         return check
+
+    def _check_payload(self, topic: str, payload: Any, version: int) -> None:
+        """Refuse what a strict topic would refuse. A topic that is not declared any more refuses
+        nothing."""
+        config = self._topics.get(topic)
+        schema = self._schema(config) if config else None
+        if schema:
+            schema.require([payload], [version])
 
     def _log_of(self, config: TopicConfig) -> Appender:
         if config.durable:

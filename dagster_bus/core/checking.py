@@ -20,6 +20,7 @@ from dagster_bus.core.event import (
     Attribute,
     Batch,
     Message,
+    batch_from_tuple,
     uuid7s,
 )
 from dagster_bus.core.partitioner import Partitioner
@@ -94,25 +95,30 @@ def _bare(
 ) -> Batch:
     """A batch of payloads with nothing around them: the usual case, and the fastest."""
     count = len(payloads)
-    encoded = _each(payloads, encode_payload, keep_none=False)
+    try:
+        encoded = list(map(encode_payload, payloads))
+    except UsageError:
+        encoded = _each(payloads, encode_payload, keep_none=False)  # tells which one it was
     _require_small(encoded, config.max_payload_bytes)
     nothing = [None] * count
-    return Batch(
-        topic=config.name,
-        partitions=partitioner.choose(nothing, config.partitions),
-        ids=uuid7s(now_ms, count),
-        keys=nothing,
-        sources=nothing,
-        schema_versions=[current_version] * count,
-        attributes=["{}"] * count,
-        priorities=[NORMAL_PRIORITY] * count,
-        idempotency_keys=nothing,
-        ttls=nothing,
-        payloads=[text.decode() for text in encoded],
-        payload_sha256s=nothing,
-        sizes=[len(text) + 2 for text in encoded],
-        dedup_ms=config.dedup_ms,
+    columns = (
+        config.name,
+        partitioner.choose(nothing, config.partitions),
+        uuid7s(now_ms, count),
+        nothing,  # keys
+        nothing,  # sources
+        [current_version] * count,
+        ["{}"] * count,  # attributes
+        [NORMAL_PRIORITY] * count,
+        nothing,  # idempotency keys
+        nothing,  # ttls
+        list(map(bytes.decode, encoded)),
+        nothing,  # digests
+        [len(text) + 2 for text in encoded],
+        None,  # times
+        config.dedup_ms,
     )
+    return batch_from_tuple(columns)
 
 
 def _full(

@@ -67,6 +67,7 @@ def given_times(batch: Batch, now_ms: int) -> Sequence[int]:
 
 def keys_to_sift(batch: Batch) -> list[str]:
     """The idempotency keys that must be looked up before the batch is appended."""
-    if not batch.dedup_ms:
+    keys = batch.idempotency_keys
+    if not batch.dedup_ms or keys.count(None) == len(keys):
         return []
-    return list({key: None for key in batch.idempotency_keys if key is not None})
+    return list({key: None for key in keys if key is not None})

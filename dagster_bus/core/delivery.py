@@ -5,36 +5,51 @@ leased by that worker when it runs, and ends settled, or waits for its next atte
 
     reserve ─▶ RESERVED ─lease─▶ RUNNING ─settle─▶ DONE (processed)
                    ▲                 │ fail, or the lease expires
-                   └──── WAITING ◀───┤
-                                     └─ the holder gives up ─▶ DONE (dead-lettered)
+                   ├──── WAITING ◀───┤
+                   │                 ├─ no attempt is left ─▶ DONE (dead-lettered)
+                   └─── resume ──────┴─ … and the group is to stop ─▶ BLOCKED
 
-A reservation that expires returns to WAITING at once and counts for nothing. Only a holder can give
-up: a worker that vanished may have done its work, and its successor is the one who can look. So the
-work of a vanished worker always waits for another one, also when no attempt is left. Each lease
-gets a new fencing token; whoever shows an old token, or comes after the lease has ended, is
-refused. The functions here only say what the next state is: the store makes it so, if nobody else
-was faster.
+A holder may report on some of its events before the rest: those leave the delivery, and what of
+them is not settled goes on in a delivery of its own. A reservation that expires returns to WAITING
+at once and counts for nothing. Only a holder can give up: a worker that vanished may have done its
+work, and its successor is the one who can look. So the work of a vanished worker always waits for
+another one, also when no attempt is left: it is exhausted then, and its next holder is to look, to
+find out which events fail alone, or to give up. Each lease gets a new fencing token; whoever shows
+an old token, or comes after the lease has ended, is refused. The functions here only say what the
+next state is: the store makes it so, if nobody else was faster.
 """
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dagster_bus.core.failure import AttemptError
-from dagster_bus.core.retry import Decision, GiveUp
+from dagster_bus.core.ranges import Ranges, count, joined, without
+from dagster_bus.core.retry import Decision, GiveUp, RetryAfter
 from dagster_bus.core.topic import OffsetRange
-from dagster_bus.errors import LeaseLost, ReservationLost
+from dagster_bus.errors import DeliveryError, LeaseLost, ReservationLost, UsageError
 
 
 class State(StrEnum):
     RESERVED = "reserved"
     RUNNING = "running"
     WAITING = "waiting"
+    BLOCKED = "blocked"
     DONE = "done"
 
 
 class Outcome(StrEnum):
     PROCESSED = "processed"
     DEAD_LETTERED = "dead_lettered"
+    ABANDONED = "abandoned"
+    """The group was moved elsewhere, and nobody is to do this work."""
+
+
+class OnExhausted(StrEnum):
+    """What becomes of a batch whose attempts are used up."""
+
+    ISOLATE = "isolate"
+    DEAD_LETTER = "dead_letter"
+    BLOCK = "block"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +70,22 @@ class Delivery:
     worker: str | None = None
     errors: tuple[AttemptError, ...] = ()
     created_ms: int
+    exhausted: bool = False
+    """No attempt is left: whoever holds it next is to look, to isolate or to give up."""
+    redriven: bool = False
+    """Its events are dead letters that were sent back, and are read from there."""
     version: int = 1
 
     @property
     def size(self) -> int:
-        return sum(len(part) for part in self.ranges)
+        return count(self.ranges)
 
     @property
     def in_flight(self) -> bool:
         return self.state in (State.RESERVED, State.RUNNING)
 
     def is_due(self, now_ms: int) -> bool:
-        return self.state is not State.DONE and now_ms >= self.due_ms
+        return self.state not in (State.DONE, State.BLOCKED) and now_ms >= self.due_ms
 
 
 def open_delivery(
@@ -90,6 +109,30 @@ def open_delivery(
     )
 
 
+def open_leased(
+    *,
+    id: str,
+    group: str,
+    window: str,
+    ranges: tuple[OffsetRange, ...],
+    worker: str,
+    now_ms: int,
+    lease_ms: int,
+) -> Delivery:
+    """A first reservation and its lease at once, by a worker that is there already."""
+    return Delivery(
+        id=id,
+        group=group,
+        window=window,
+        ranges=ranges,
+        state=State.RUNNING,
+        token=1,
+        worker=worker,
+        due_ms=now_ms + lease_ms,
+        created_ms=now_ms,
+    )
+
+
 def reserve_again(delivery: Delivery, *, now_ms: int, launch_timeout_ms: int) -> Delivery:
     """The next reservation of a delivery that waits and is due."""
     return _next(
@@ -109,7 +152,7 @@ def extend_reservation(delivery: Delivery, *, now_ms: int, launch_timeout_ms: in
 
 def release_reservation(delivery: Delivery, *, now_ms: int) -> Delivery:
     """Take a reservation back from a worker that never came. No attempt is counted."""
-    return _next(delivery, state=State.WAITING, worker=None, due_ms=now_ms)
+    return put_aside(delivery, now_ms=now_ms)
 
 
 def lease(
@@ -143,35 +186,104 @@ def settle(delivery: Delivery, *, token: int, now_ms: int) -> Delivery:
 
 
 def fail(
-    delivery: Delivery, *, token: int, now_ms: int, error: AttemptError, decision: Decision
+    delivery: Delivery,
+    *,
+    token: int,
+    now_ms: int,
+    error: AttemptError,
+    decision: Decision,
+    on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER,
 ) -> Delivery:
     """The worker says that it failed."""
     require_lease(delivery, token=token, now_ms=now_ms)
     failed = replace(delivery, errors=(*delivery.errors, error))
-    if isinstance(decision, GiveUp):
-        return _dead(failed, now_ms)
-    return _next(failed, state=State.WAITING, worker=None, due_ms=now_ms + decision.delay_ms)
+    if isinstance(decision, RetryAfter):
+        due_ms = now_ms + decision.delay_ms
+        return _next(failed, state=State.WAITING, worker=None, due_ms=due_ms)
+    if on_exhausted is OnExhausted.BLOCK:
+        return _blocked(failed, now_ms)
+    if on_exhausted is OnExhausted.ISOLATE and delivery.size > 1 and not delivery.exhausted:
+        return _next(failed, state=State.WAITING, worker=None, exhausted=True, due_ms=now_ms)
+    return _dead(failed, now_ms)
 
 
-def give_up(delivery: Delivery, *, token: int, now_ms: int) -> Delivery:
+def split(delivery: Delivery, part: Ranges, *, id: str) -> tuple[Delivery, Delivery]:
+    """A delivery without some of its events, and another one, not written yet, that has them and
+    all that was said of them. The caller says what becomes of both."""
+    left = without(delivery.ranges, part)
+    if count(left) + count(part) != delivery.size:
+        raise UsageError(f"delivery {delivery.id} does not hold all of {', '.join(map(str, part))}")
+    return replace(delivery, ranges=left), replace(delivery, id=id, ranges=part, version=0)
+
+
+def settle_rest(delivery: Delivery, *, now_ms: int) -> Delivery:
+    """The next state of a delivery some of whose events have left it: if none is left, it is done;
+    otherwise its holder goes on."""
+    if delivery.ranges:
+        return _next(delivery)
+    return _next(delivery, state=State.DONE, outcome=Outcome.PROCESSED, due_ms=now_ms)
+
+
+def settle_all(delivery: Delivery, *, now_ms: int) -> Delivery:
+    """The same when all events have left it."""
+    return _next(delivery, ranges=(), state=State.DONE, outcome=Outcome.PROCESSED, due_ms=now_ms)
+
+
+def resume(delivery: Delivery, *, now_ms: int) -> Delivery:
+    """Somebody has mended what blocked the group: the work starts afresh."""
+    return _next(
+        delivery, state=State.WAITING, errors=(), attempt=1, exhausted=False, due_ms=now_ms
+    )
+
+
+def put_aside(delivery: Delivery, *, now_ms: int) -> Delivery:
+    """Whoever was to do this work is not any more, and another one is. No attempt is counted."""
+    return _next(delivery, state=State.WAITING, worker=None, due_ms=now_ms)
+
+
+def abandon(delivery: Delivery, *, now_ms: int) -> Delivery:
+    """Nobody is to do this work any more; a holder is refused from now on."""
+    return _next(delivery, state=State.DONE, outcome=Outcome.ABANDONED, due_ms=now_ms)
+
+
+def join(delivery: Delivery, ranges: Ranges) -> Delivery:
+    """Let more events wait together with those of a delivery that waits."""
+    if delivery.state is not State.WAITING:
+        raise DeliveryError(f"delivery {delivery.id} is {delivery.state} and takes no more events")
+    return _next(delivery, ranges=joined([*delivery.ranges, *ranges]))
+
+
+def give_up(
+    delivery: Delivery,
+    *,
+    token: int,
+    now_ms: int,
+    on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER,
+) -> Delivery:
     """The worker has seen that the work was not done, and may not try it any more."""
     require_lease(delivery, token=token, now_ms=now_ms)
+    if on_exhausted is OnExhausted.BLOCK:
+        return _blocked(delivery, now_ms)
     return _dead(delivery, now_ms)
 
 
 def hand_back(delivery: Delivery, *, token: int, now_ms: int) -> Delivery:
     """The worker was told to stop, and leaves the work to another. No attempt is counted."""
     require_lease(delivery, token=token, now_ms=now_ms)
-    return _next(delivery, state=State.WAITING, worker=None, due_ms=now_ms)
+    return put_aside(delivery, now_ms=now_ms)
 
 
 def take_back(
-    delivery: Delivery, *, now_ms: int, error: AttemptError | None, delay_ms: int
+    delivery: Delivery, *, now_ms: int, error: AttemptError | None, decision: Decision
 ) -> Delivery:
     """The worker is gone: its lease has run out, or it is known to have ended without a word."""
-    errors = delivery.errors if error is None else (*delivery.errors, error)
     return _next(
-        delivery, state=State.WAITING, errors=errors, worker=None, due_ms=now_ms + delay_ms
+        delivery,
+        state=State.WAITING,
+        errors=delivery.errors if error is None else (*delivery.errors, error),
+        worker=None,
+        exhausted=delivery.exhausted or isinstance(decision, GiveUp),
+        due_ms=now_ms if isinstance(decision, GiveUp) else now_ms + decision.delay_ms,
     )
 
 
@@ -187,6 +299,10 @@ def require_lease(delivery: Delivery, *, token: int, now_ms: int) -> None:
             f"the lease on delivery {delivery.id} (token {token}) ran out "
             f"{now_ms - delivery.due_ms} ms ago; its work will be handed on"
         )
+
+
+def _blocked(delivery: Delivery, now_ms: int) -> Delivery:
+    return _next(delivery, state=State.BLOCKED, worker=None, due_ms=now_ms)
 
 
 def _dead(delivery: Delivery, now_ms: int) -> Delivery:

@@ -115,10 +115,25 @@ class Event(NamedTuple):
         attributes: dict[str, Attribute] = json.loads(self.attributes_json)
         return attributes
 
+    @property
+    def size(self) -> int:
+        """Bytes of key, attributes and payload."""
+        text = self.payload_json + self.attributes_json + (self.key or "")
+        return len(text) if text.isascii() else len(text.encode())
+
+    def is_expired(self, now_ms: int) -> bool:
+        return is_expired(self.ts, self.ttl_s, now_ms)
+
+
+def is_expired(ts: int, ttl_s: int | None, now_ms: int) -> bool:
+    """Whether an event's time to live is over. It stays in the log, and is not delivered."""
+    return ttl_s is not None and ts + ttl_s * 1_000 <= now_ms
+
 
 # Named tuples made from tuples directly: their own constructors take several times as long.
 event_from_tuple = partial(tuple.__new__, Event)
 published_from_tuple = partial(tuple.__new__, Published)
+batch_from_tuple = partial(tuple.__new__, Batch)
 
 
 def uuid7(now_ms: int) -> str:
@@ -128,10 +143,16 @@ def uuid7(now_ms: int) -> str:
 
 def uuid7s(now_ms: int, count: int) -> list[str]:
     """Version 7 UUIDs of one moment in ascending order: a random beginning, and counted on."""
-    dice = random.getrandbits(80)
-    head = (
-        f"{now_ms >> 16 & 0xFFFFFFFF:08x}-{now_ms & 0xFFFF:04x}-"
-        f"7{dice & 0xFFF:03x}-{0x8000 | dice >> 12 & 0x3FFF:04x}-"
-    )
-    first = dice >> 26 & 0x7FFFFFFFFFFF
-    return [f"{head}{number:012x}" for number in range(first, first + count)]
+    first = (now_ms & 0xFFFFFFFFFFFF) << 80 | _VERSION_7 | random.getrandbits(76) & _RANDOM_7
+    if count == 1:
+        text = f"{first:032x}"
+        return [f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"]
+    text = f"{first >> 48:020x}"
+    head = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:]}-"
+    tail = first & 0xFFFFFFFFFFFF
+    return [f"{head}{number:012x}" for number in range(tail, tail + count)]
+
+
+_VERSION_7 = 7 << 76 | 2 << 62
+_RANDOM_7 = 0xFFF << 64 | 0x3FFF7FFFFFFFFFFF
+"""The bits that are random. One of the last 48 is not, so that there is room to count on."""

@@ -1,60 +1,31 @@
-"""A group at work: reserve, lease, renew, settle and fail, by the rules of `delivery` and `retry`.
+"""A group at work: reserve, lease, renew, report, settle and fail, by the rules of `delivery`.
 
 Each step reads the state, decides with pure functions, and commits; if somebody else was faster the
 store says so and the step is decided anew.
 """
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from dagster_bus.core import delivery as life
-from dagster_bus.core import planning
+from dagster_bus.core import pending, seeking
+from dagster_bus.core.breaker import Breaker, Circuit
 from dagster_bus.core.clock import Clock
-from dagster_bus.core.delivery import Delivery, Outcome, State
-from dagster_bus.core.event import uuid7
-from dagster_bus.core.failure import describe, fingerprint
-from dagster_bus.core.retry import RetryAfter, RetryPolicy, decide
-from dagster_bus.core.store import Burial, Change, GroupProgress, GroupView, Store, Tally
-from dagster_bus.core.topic import EventFilter, TopicPartition
-from dagster_bus.errors import StaleState
-
-TRIES = 20
-"""How often a step is decided anew before giving up. Each loss means that somebody else got on."""
+from dagster_bus.core.delivery import Delivery, State
+from dagster_bus.core.event import Event, uuid7
+from dagster_bus.core.group_config import GroupConfig
+from dagster_bus.core.position import Start
+from dagster_bus.core.ranges import Place, Ranges
+from dagster_bus.core.recovering import IsGone, Look, nobody, nothing_known
+from dagster_bus.core.reporting import Moment, Report, all_of, burials_of, change_of
+from dagster_bus.core.reserving import TRIES, Reserving
+from dagster_bus.core.store import Change, GroupProgress, Store, Tally
+from dagster_bus.core.topic import TopicPartition
+from dagster_bus.errors import LeaseLost, StaleState, UnknownDelivery
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
-    """A group's rules, as declared."""
-
-    name: str
-    topics: tuple[str, ...]
-    filter: EventFilter = field(default_factory=EventFilter)
-    max_events: int = 50_000
-    max_inflight: int = 2
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    launch_timeout_ms: int = 120_000
-    lease_ms: int = 60_000
-
-
-class Worker(Enum):
-    """What is known of the worker that a delivery was handed to."""
-
-    UNKNOWN = "unknown"
-    COMING = "coming"
-    GONE = "gone"
-
-
-class WorkerGone(Exception):
-    """The worker ended without settling its delivery."""
-
-
-def nothing_known(_: Delivery) -> Worker:
-    return Worker.UNKNOWN
 
 
 class Group:
@@ -72,198 +43,213 @@ class Group:
         self._clock = clock
         self._dice = dice
 
-    def reserve(self, look: Callable[[Delivery], Worker] = nothing_known) -> list[Delivery]:
-        """Reserve all that may run now: first what is to be tried again, then new events.
+    def reserve(self, look: Look = nothing_known, most: int | None = None) -> list[Delivery]:
+        """Reserve all that may run now, or at most so many: first what is to be tried again, then
+        new events.
 
         `look` tells what became of a delivery's worker. The deliveries returned are to be started;
         those that are never leased come back after their launch time-out."""
-        now_ms = self._clock()
-        reserved: list[Delivery] = []
-        view = self._until_committed(lambda: self._recover(look, now_ms))
-        for _ in range(self.config.max_inflight + TRIES):
-            try:
-                one = self._reserve_one(view, now_ms)
-            except StaleState:
-                pass  # somebody else was faster: look again
-            else:
-                if one is None:
-                    break
-                reserved.append(one)
-            view = self._view(now_ms)
-        return reserved
+        return Reserving(self.config, self._store, self._moment(), look).reserve_all(most)
+
+    def take(
+        self,
+        worker: str,
+        look: Look = nothing_known,
+        most: int = 1,
+        is_gone: IsGone = nobody,
+    ) -> list[Delivery]:
+        """Reserve and lease in one step, for a worker that is there already. `is_gone` tells of
+        those whom partitions stay with."""
+        moment = self._moment()
+        return Reserving(self.config, self._store, moment, look, worker, is_gone).reserve_all(most)
 
     def lease(self, id: str, *, reservation: int, worker: str) -> Delivery:
         """Begin the work of a reservation. Raises ReservationLost if it no longer counts."""
-
-        def step() -> Delivery:
-            leased = life.lease(
-                self._store.delivery(id),
+        return self._step(
+            id,
+            lambda current, now_ms: life.lease(
+                current,
                 reservation=reservation,
                 worker=worker,
-                now_ms=self._clock(),
+                now_ms=now_ms,
                 lease_ms=self.config.lease_ms,
-            )
-            return self._put(leased)
-
-        return self._until_committed(step)
+            ),
+        )
 
     def renew(self, held: Delivery) -> Delivery:
         """A heartbeat. Raises LeaseLost if the lease is over."""
+        lease_ms = self.config.lease_ms
+        return self._step(
+            held.id,
+            lambda current, now_ms: life.renew(
+                current, token=held.token, now_ms=now_ms, lease_ms=lease_ms
+            ),
+        )
 
-        def step() -> Delivery:
-            renewed = life.renew(
-                self._store.delivery(held.id),
-                token=held.token,
-                now_ms=self._clock(),
-                lease_ms=self.config.lease_ms,
-            )
-            return self._put(renewed)
+    def events(self, held: Delivery) -> Iterator[Event]:
+        """The events of a delivery, as they are to be delivered, partition by partition in order.
+        What the group does not want is among them."""
+        if held.redriven:
+            yield from self._store.redriven(self.config.name, held.ranges)
+            return
+        for part in held.ranges:
+            yield from self._store.iterate(part)
 
-        return self._until_committed(step)
+    def report(self, held: Delivery, report: Report) -> Delivery:
+        """Say how some of a delivery's events ended; returns the delivery with what is left of it,
+        which is done if nothing is. Raises LeaseLost, and changes nothing, if the lease is over."""
 
-    def settle(self, held: Delivery, *, filtered: int = 0) -> Delivery:
-        """The work is done: the delivery's events were processed, but for those filtered out."""
+        return self._tell(held, lambda _: report)
 
-        def step() -> Delivery:
-            settled = life.settle(
-                self._store.delivery(held.id), token=held.token, now_ms=self._clock()
-            )
-            tally = Tally(processed=settled.size - filtered, filtered=filtered)
-            self._store.commit(replace(self._change(settled), done=tally))
-            return settled
+    def settle(self, held: Delivery, *, filtered: int = 0, expired: int = 0) -> Delivery:
+        """The work is done: all events left in the delivery were processed, but for so many that
+        were filtered out or had expired."""
 
-        return self._until_committed(step)
+        left_out = Tally(filtered=filtered, expired=expired)
+        return self._tell(held, lambda current: Report(processed=current.ranges, left_out=left_out))
 
     def fail(self, held: Delivery, error: BaseException) -> Delivery:
-        """The work failed: it waits for its next attempt, or ends in the dead letters."""
-
-        def step() -> Delivery:
-            current = self._store.delivery(held.id)
-            now_ms = self._clock()
-            cause = describe(error, attempt=current.attempt, worker=current.worker, at_ms=now_ms)
-            failed = life.fail(
-                current,
-                token=held.token,
-                now_ms=now_ms,
-                error=cause,
-                decision=decide(self.config.retry, current.attempt, self._dice()),
-            )
-            return self._put(failed)
-
-        return self._until_committed(step)
+        """The work failed: it waits for its next attempt, or its events go to the dead letters."""
+        current = self._find(held.id)
+        return self.report(held, all_of(current, error))
 
     def hand_back(self, held: Delivery) -> Delivery:
-        """The worker is told to stop: the work is for another one, and no attempt is counted."""
-
-        def step() -> Delivery:
-            current = self._store.delivery(held.id)
-            return self._put(life.hand_back(current, token=held.token, now_ms=self._clock()))
-
-        return self._until_committed(step)
+        """The worker was told to stop: somebody else does the rest, and no attempt is counted."""
+        return self._step(
+            held.id,
+            lambda current, now_ms: life.hand_back(current, token=held.token, now_ms=now_ms),
+        )
 
     def is_exhausted(self, held: Delivery) -> bool:
         """Whether the work may not be tried any more. The holder is to look whether a vanished
         worker has done it: if so to settle, and else to give up."""
-        return held.attempt > self.config.retry.max_attempts
+        return held.exhausted
 
     def give_up(self, held: Delivery) -> Delivery:
-        """The work was not done, and no attempt is left: its events go to the dead letters."""
+        """The work was not done, and no attempt is left: its events go to the dead letters, or the
+        group stops, if it is to block then."""
+        on_exhausted = self.config.on_exhausted
+        return self._step(
+            held.id,
+            lambda current, now_ms: life.give_up(
+                current, token=held.token, now_ms=now_ms, on_exhausted=on_exhausted
+            ),
+        )
 
-        def step() -> Delivery:
-            current = self._store.delivery(held.id)
-            return self._put(life.give_up(current, token=held.token, now_ms=self._clock()))
+    def resume(self) -> int:
+        """Let a group go on that has stopped because of a batch that failed for good: the batch
+        starts afresh. Returns how many deliveries were blocked."""
+
+        def step() -> int:
+            now_ms = self._clock()
+            found = self.open_deliveries(State.BLOCKED)
+            resumed = tuple(life.resume(each, now_ms=now_ms) for each in found)
+            if resumed:
+                self._store.commit(Change(group=self.config.name, deliveries=resumed))
+            return len(resumed)
 
         return self._until_committed(step)
 
-    def progress(self) -> GroupProgress:
-        return self._store.progress(self.config.name, self.config.topics)
+    def seek(
+        self,
+        start: Start,
+        partitions: list[TopicPartition] | None = None,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> list[seeking.Move]:
+        """Send the group to a place: in all partitions of its topics, or in some.
 
-    def _reserve_one(self, view: GroupView, now_ms: int) -> Delivery | None:
-        if len(view.in_flight) >= self.config.max_inflight:
-            return None
-        if view.due:
-            timeout_ms = self.config.launch_timeout_ms
-            return self._put(
-                life.reserve_again(view.due[0], now_ms=now_ms, launch_timeout_ms=timeout_ms)
+        Refused while deliveries of these partitions are under way, unless forced: then their
+        workers are refused. What waited for another attempt there waits no longer."""
+        return self._until_committed(
+            lambda: seeking.seek(
+                self.config,
+                self._store,
+                self._moment(),
+                start,
+                partitions,
+                force=force,
+                dry_run=dry_run,
             )
-        return self._reserve_new(view, now_ms)
+        )
 
-    def _view(self, now_ms: int) -> GroupView:
-        return self._store.view(self.config.name, self.config.topics, now_ms=now_ms, due_limit=1)
+    def open_deliveries(self, state: State | None = None) -> list[Delivery]:
+        """Those that are not done, oldest first; of one state, if one is asked for."""
+        return self._store.open_deliveries(self.config.name, state)
 
-    def _recover(self, look: Callable[[Delivery], Worker], now_ms: int) -> GroupView:
-        """Move on every delivery in flight that its worker has left, and view what is now."""
-        view = self._view(now_ms)
-        states = (self._recovered(delivery, look, now_ms) for delivery in view.in_flight)
-        recovered = [state for state in states if state is not None]
-        if not recovered:
-            return view
-        self._store.commit(self._change(*recovered))
-        return self._view(now_ms)
+    def untaken(self) -> Ranges:
+        """What the group has never reserved."""
+        view = self._store.view(
+            self.config.name, self.config.topics, now_ms=self._clock(), due_limit=0
+        )
+        return pending.untaken(view)
 
-    def _recovered(
-        self, delivery: Delivery, look: Callable[[Delivery], Worker], now_ms: int
-    ) -> Delivery | None:
-        """The next state of a delivery in flight whose time is up or whose worker is gone."""
-        if delivery.state is State.RESERVED:
-            if not delivery.is_due(now_ms):
-                return None
-            if look(delivery) is Worker.COMING:
-                return life.extend_reservation(
-                    delivery, now_ms=now_ms, launch_timeout_ms=self.config.launch_timeout_ms
+    def pending(self, limit: int = 10_000) -> list[Event]:
+        """What the group still has to do, most urgent first, of the oldest `limit` events."""
+        return pending.pending(self.config, self._store, self._clock(), limit)
+
+    def acknowledge(self, places: list[Place] | None = None) -> int:
+        """Settle events by hand, as processed: some, or all that nobody works on."""
+        return self._until_committed(
+            lambda: pending.acknowledge(self.config, self._store, self._moment(), places)
+        )
+
+    def circuit(self) -> tuple[Circuit, Breaker]:
+        """Whether the group pauses because its work failed again and again, and until when."""
+        breaker = self._store.breaker(self.config.name)
+        return breaker.circuit(self.config.retry.breaker, self._clock()), breaker
+
+    def progress(self) -> GroupProgress:
+        found = self._store.progress(self.config.name, self.config.topics)
+        if self.config.topics:
+            return found
+        inside = found.reserved + found.running + found.waiting + found.blocked
+        return replace(found, published=found.tally.settled + inside)  # a replay has no more
+
+    def _tell(self, held: Delivery, say: Callable[[Delivery], Report]) -> Delivery:
+        """Commit what a holder says of its delivery as it is now."""
+
+        def step() -> Delivery:
+            moment = self._moment()
+            current = self._find(held.id)
+            life.require_lease(current, token=held.token, now_ms=moment.now_ms)
+            breaker = self._store.breaker(self.config.name) if self.config.retry.breaker else None
+            change = change_of(self.config, current, say(current), moment, breaker)
+            self._store.commit(change)
+            return change.deliveries[0]
+
+        return self._until_committed(step)
+
+    def _step(self, id: str, follow: Callable[[Delivery, int], Delivery]) -> Delivery:
+        """Write the next state of one delivery, and the dead letters that follow from it."""
+
+        def step() -> Delivery:
+            following = follow(self._find(id), self._clock())
+            burials = burials_of(self.config, [following])
+            self._store.commit(
+                Change(
+                    group=self.config.name,
+                    deliveries=(following,),
+                    burials=burials,
+                    lasting=self.config.lasting,
                 )
-            return life.release_reservation(delivery, now_ms=now_ms)
-        expired = delivery.is_due(now_ms)
-        if not expired and look(delivery) is not Worker.GONE:
-            return None
-        if self.is_exhausted(delivery):  # this worker was only to look; another one will
-            delay_ms = self.config.retry.max_delay_ms
-            return life.take_back(delivery, now_ms=now_ms, error=None, delay_ms=delay_ms)
-        cause = WorkerGone(
-            f"the lease ran out after {self.config.lease_ms} ms without a heartbeat"
-            if expired
-            else "the worker ended without settling its delivery"
-        )
-        decision = decide(self.config.retry, delivery.attempt, self._dice())
-        return life.take_back(
-            delivery,
-            now_ms=now_ms,
-            error=describe(cause, attempt=delivery.attempt, worker=delivery.worker, at_ms=now_ms),
-            delay_ms=decision.delay_ms if isinstance(decision, RetryAfter) else 0,
-        )
+            )
+            return following
 
-    def _reserve_new(self, view: GroupView, now_ms: int) -> Delivery | None:
-        """A delivery of the oldest events never reserved, or None if there are none."""
-        window = planning.next_window(view.heads, now_ms)
-        if window is None:
-            return None
-        inside = [head.partition for head in view.heads if planning.belongs(head, window)]
-        ends = self._store.offsets_at(inside, window.end_ms)
-        fresh = life.open_delivery(
-            id=uuid7(now_ms),
-            group=self.config.name,
-            window=window.key,
-            ranges=planning.next_ranges(view.heads, window, ends, self.config.max_events),
-            now_ms=now_ms,
-            launch_timeout_ms=self.config.launch_timeout_ms,
-        )
-        frontiers = {TopicPartition(r.topic, r.partition): r.last + 1 for r in fresh.ranges}
-        change = self._change(fresh)
-        self._store.commit(replace(change, frontiers=frontiers, expected_version=view.version))
-        return fresh
+        return self._until_committed(step)
 
-    def _put(self, delivery: Delivery) -> Delivery:
-        self._store.commit(self._change(delivery))
-        return delivery
+    def _find(self, id: str) -> Delivery:
+        try:
+            return self._store.delivery(id)
+        except UnknownDelivery:
+            if self.config.lasting:
+                raise
+            raise LeaseLost(f"delivery {id} is done: its work was handed on") from None
 
-    def _change(self, *deliveries: Delivery) -> Change:
-        """The next states, and the dead letters that follow from them."""
-        burials = tuple(
-            Burial(each, self.config.filter, fingerprint(each.errors[-1]), died_ms=each.due_ms)
-            for each in deliveries
-            if each.outcome is Outcome.DEAD_LETTERED
-        )
-        return Change(group=self.config.name, deliveries=deliveries, burials=burials)
+    def _moment(self) -> Moment:
+        now_ms = self._clock()
+        return Moment(now_ms, self._dice, lambda: uuid7(now_ms))
 
     def _until_committed(self, step: Callable[[], T]) -> T:
         for _ in range(TRIES - 1):

@@ -7,7 +7,7 @@ they are, and the topic's rules catch up when it has.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dagster_bus.core.groups import GroupConfig
+from dagster_bus.core.group_config import GroupConfig
 from dagster_bus.core.store import Bounds, Store
 from dagster_bus.core.topic import TopicConfig, TopicPartition
 

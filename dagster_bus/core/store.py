@@ -9,13 +9,17 @@ transaction and a MongoDB transaction give: conditional updates, all or none.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import TracebackType
 from typing import Protocol, Self
 
-from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.breaker import Breaker
+from dagster_bus.core.delivery import Delivery, Outcome, State
 from dagster_bus.core.event import Batch, Event, Published
 from dagster_bus.core.failure import AttemptError
+from dagster_bus.core.ranges import Place
 from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
+from dagster_bus.errors import BusError
 
 PAGE_EVENTS = 5_000
 PAGE_BYTES = 16 << 20
@@ -59,6 +63,12 @@ class PartitionHead:
     """The offset that the next event will get."""
     frontier_ts: int | None
     """Append time of the event at the frontier; None if there is none yet."""
+    is_new: bool = False
+    """The group has never taken an event of this partition, nor been sent to a place in it."""
+    is_held: bool = False
+    """An open delivery of the group has events of this partition."""
+    owner: str | None = None
+    """The worker that took the last new events of this partition, if it was one that stays."""
 
     @property
     def waiting(self) -> int:
@@ -72,10 +82,20 @@ class Tally:
     processed: int = 0
     filtered: int = 0
     dead_lettered: int = 0
+    expired: int = 0
+    """Their time to live was over before the group came to them."""
 
     @property
     def settled(self) -> int:
-        return self.processed + self.filtered + self.dead_lettered
+        return self.processed + self.filtered + self.dead_lettered + self.expired
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.processed + other.processed,
+            self.filtered + other.filtered,
+            self.dead_lettered + other.dead_lettered,
+            self.expired + other.expired,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +108,9 @@ class GroupView:
     due: tuple[Delivery, ...]
     """Waiting deliveries whose wait is over, longest waiting first; a bounded number of them."""
     tally: Tally
+    breaker: Breaker = field(default_factory=Breaker)
+    blocked: int = 0
+    """Deliveries that keep the group from going on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +123,7 @@ class GroupProgress:
     reserved: int
     running: int
     waiting: int
+    blocked: int
     """Events inside deliveries of each state."""
     cursors: Mapping[TopicPartition, int]
     """Before each partition's oldest event that is not settled."""
@@ -112,12 +136,25 @@ class GroupProgress:
 @dataclass(frozen=True, slots=True)
 class Burial:
     """A delivery whose events become dead letters of its group, but for those that the group does
-    not want: they are filtered, whatever became of the rest."""
+    not want, or whose time to live is over: they are counted as such, whatever became of the rest.
+    """
 
     delivery: Delivery
+    """Done, and dead-lettered: its errors are the story of each of the letters."""
     wanted: EventFilter
     fingerprint: str
     died_ms: int
+    mirrors: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The topics whose letters are also appended to mirrors, as `mirroring` says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """A dead letter that goes back to its group, as one of the events of a redriven delivery."""
+
+    letter: int
+    payload: str | None = None
+    """JSON text that takes the place of the payload; None leaves it as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +164,41 @@ class Change:
     group: str
     frontiers: Mapping[TopicPartition, int] = field(default_factory=dict)
     expected_version: int | None = None
-    """The group's version that the frontiers were decided on; required to move them."""
+    """The group's version that this was decided on, which goes one up; required to move frontiers.
+    Version 0 is that of a group that is not there yet."""
+    taker: str | None = None
+    """Who takes the events that frontiers are moved over, if that is one who will come for more."""
+    shifts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """By how much the place where the group began is moved with the frontier, in a partition that
+    the group is sent to a place in: what it skips is not its own, what it reads again counts
+    again. Only for partitions among the frontiers."""
     deliveries: tuple[Delivery, ...] = ()
-    """Each at a version one above the stored one; version 1 is new."""
+    """Each at a version one above the stored one; version 1 is new. Their ranges may differ from
+    the stored ones."""
     burials: tuple[Burial, ...] = ()
+    redrives: tuple[Redrive, ...] = ()
+    """Letters of the group that are dead now, and redriven afterwards."""
     done: Tally = field(default_factory=Tally)
     """Added to the group's account, beside what the burials come to."""
+    breaker: tuple[Breaker, Breaker] | None = None
+    """The circuit breaker's state that this was decided on, and its next one, if it changes."""
+    told: tuple[Batch, ...] = ()
+    """Events of the bus's own, at `told_ms`, that are appended together with the change."""
+    told_ms: int = 0
+    lasting: bool = True
+    """It must survive a power cut. One that need not may be undone by it, together with all that
+    came after it; a store may write it faster."""
+
+    def forgets(self, delivery: Delivery) -> bool:
+        """Whether a delivery is not kept, now that it is done. What need not survive a power cut is
+        nothing that anybody asks for later, but for the story of its dead letters."""
+        is_done = delivery.state is State.DONE
+        return is_done and not self.lasting and delivery.outcome is not Outcome.DEAD_LETTERED
+
+
+class LetterState(StrEnum):
+    DEAD = "dead"
+    REDRIVEN = "redriven"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +212,22 @@ class DeadLetter:
     errors: tuple[AttemptError, ...]
     fingerprint: str
     died_ms: int
+    state: LetterState = LetterState.DEAD
+    patched: str | None = None
+    """The payload that it was sent back with, as JSON text, if that is another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterQuery:
+    """Which dead letters of a group are meant. What is None is not asked for."""
+
+    group: str
+    state: LetterState | None = LetterState.DEAD
+    fingerprint: str | None = None
+    topic: str | None = None
+    died_from_ms: int | None = None
+    died_before_ms: int | None = None
+    ids: tuple[int, ...] | None = None
 
 
 class Listener(Protocol):
@@ -248,11 +330,53 @@ class Store(Protocol):
         """Write a change as a whole; raise StaleState, and write nothing, if any state in it is
         not the direct successor of the stored one. Dead letters are copies of the log's events."""
 
-    def dead_letters(self, group: str, *, limit: int, before: int | None) -> list[DeadLetter]:
-        """A group's dead letters, newest first, from below id `before`."""
+    def commit_all(self, changes: Sequence[Change]) -> list[BusError | None]:
+        """Write some changes, each as a whole or not at all; tells of each why it was not written.
+        Where writers take turns, all of it is one turn. If the store itself fails in the middle of
+        that, nobody knows which of them were written, and it raises StoreError."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether one writes at a time, so that nobody gains by asking from several threads."""
+
+    def fitting(self, span: OffsetRange, most_bytes: int) -> tuple[int, int]:
+        """The last offset of a range up to which its events are of at most so many bytes, and how
+        many these are; the offset before the range if not even the first one fits."""
+
+    def holders(self, group: str, spans: Sequence[OffsetRange]) -> list[tuple[Place, str]]:
+        """The events of some ranges with a key that an event of an open delivery of the group has
+        too, in the same partition: each with that delivery's id, in the order of their offsets.
+        The cost depends on how much the ranges and the open deliveries hold."""
+
+    def deliveries(self, ids: Sequence[str]) -> list[Delivery]:
+        """Those of some deliveries that are there."""
+
+    def groups(self) -> list[str]:
+        """The names of all groups that have ever reserved, or been sent somewhere, by name."""
+
+    def breaker(self, group: str) -> Breaker:
+        """The state of a group's circuit breaker."""
+
+    def open_deliveries(self, group: str, state: State | None = None) -> list[Delivery]:
+        """The deliveries of a group that are not done, oldest first; of one state, if one is
+        asked for."""
+
+    def dead_letters(
+        self, query: LetterQuery, *, limit: int, before: int | None = None
+    ) -> list[DeadLetter]:
+        """Dead letters of a group, newest first, from below id `before`. Takes as long for a
+        million of them as for a few, if a fingerprint or a topic is asked for or nothing."""
 
     def dead_letter_counts(self, group: str) -> dict[str, int]:
-        """How many dead letters a group has, by fingerprint."""
+        """How many letters of a group are dead, by fingerprint, most first; without counting."""
+
+    def redriven(self, group: str, spans: Sequence[OffsetRange]) -> list[Event]:
+        """The events of a redriven delivery, as they are to be delivered, in order."""
+
+    def purge(self, group: str, died_before_ms: int, limit: int) -> int:
+        """Forget letters of a group that died before a time, dead ones and redriven ones that no
+        open delivery needs, at most `limit` of them, oldest first; returns how many. The group's
+        account still counts them."""
 
     def close(self) -> None:
         """Give back what the store holds. Harmless when repeated."""

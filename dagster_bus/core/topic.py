@@ -10,6 +10,7 @@ from dagster_bus.core.event import Attribute
 from dagster_bus.errors import InvalidTopicName
 
 RESERVED_PREFIXES = ("bus", "system")
+_RESERVED = tuple(f"{prefix}." for prefix in RESERVED_PREFIXES)
 
 _SEGMENT = r"[a-z0-9-]+"
 _NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
@@ -90,15 +91,19 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Lets an event pass when its attributes equal, type included, and exist, as asked."""
+    """Lets an event pass when its attributes equal, type included, and exist, as asked, and its
+    key is one of those asked for, if any are."""
 
     equals: Mapping[str, Attribute] = field(default_factory=dict)
     exists: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.equals or self.exists)
+        return bool(self.equals or self.exists or self.keys)
 
-    def matches(self, attributes: Mapping[str, Attribute]) -> bool:
+    def matches(self, attributes: Mapping[str, Attribute], key: str | None = None) -> bool:
+        if self.keys and key not in self.keys:
+            return False
         return all(
             name in attributes
             and type(attributes[name]) is type(wanted)
@@ -114,7 +119,7 @@ def require_topic_name(name: str) -> None:
             f"{name!r} is not a topic name: use segments of a-z, 0-9 and '-' joined by dots, "
             "such as orders.created"
         )
-    if name.split(".", 1)[0] in RESERVED_PREFIXES:
+    if is_reserved(name):
         raise InvalidTopicName(
             f"{name!r} is reserved: names beginning with "
             + " or ".join(f"'{prefix}.'" for prefix in RESERVED_PREFIXES)
@@ -132,11 +137,20 @@ def require_pattern(pattern: str) -> None:
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that a pattern selects, in their order."""
+    """The names that a pattern selects, in their order. Those that belong to the bus are selected
+    by a pattern that says so in its first segment, and by no wildcard."""
+    begins = pattern.split(".", 1)[0]
+    if begins not in RESERVED_PREFIXES:
+        names = [name for name in names if not is_reserved(name)]
     if pattern == "*":  # on its own a star means everything
         return list(names)
     expression = _compiled(pattern)
     return [name for name in names if expression.fullmatch(name)]
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a topic's name is one of those that belong to the bus."""
+    return name.startswith(_RESERVED) or name in RESERVED_PREFIXES
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,7 @@ As time never decreases along a partition, a window is one offset range in each 
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 HOUR_MS = 3_600_000
 
@@ -26,6 +27,10 @@ class Window:
 
 def hour_of(ts_ms: int) -> Window:
     """The hour, in UTC, that a time belongs to."""
-    start_ms = ts_ms - ts_ms % HOUR_MS
+    return _hour_from(ts_ms - ts_ms % HOUR_MS)
+
+
+@lru_cache(maxsize=64)
+def _hour_from(start_ms: int) -> Window:
     key = datetime.fromtimestamp(start_ms / 1000, UTC).strftime(KEY_FORMAT)
     return Window(key, start_ms, start_ms + HOUR_MS)

@@ -50,8 +50,8 @@ def dead_letters_now(bus: Bus, group: str) -> AssetMaterialization:
 
 
 def dead_letter_metadata(bus: Bus, group: str) -> dict[str, MetadataValue]:
-    counts = bus.dead_letter_counts(group)
-    newest = bus.dead_letters(group, limit=NEWEST)
+    counts = bus.dead_letters(group).counts()
+    newest = bus.dead_letters(group).list(limit=NEWEST)
     metadata: dict[str, MetadataValue] = {"dead letters": MetadataValue.int(sum(counts.values()))}
     if newest:
         metadata["why"] = MetadataValue.md(_stories(newest, counts))

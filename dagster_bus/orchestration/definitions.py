@@ -32,7 +32,7 @@ def load_definitions(topics_yaml: str | Path) -> Definitions:
         assets=[
             *(
                 build_topic_asset(name, topic, loaded.columns_of_topic(name))
-                for name, topic in loaded.spec.topics.items()
+                for name, topic in loaded.topics.items()
             ),
             *(build_table_asset(loaded, name, work) for name, work in works.items()),
             *(build_dead_letters_asset(name) for name in works),
@@ -74,7 +74,7 @@ def _works(loaded: LoadedSpec) -> dict[str, Work]:
             columns=loaded.columns_of(name),
             pipeline=pipeline,
             table=loaded.table_path(name),
-            compacted=any(loaded.spec.topics[each].compaction for each in loaded.topics_of(name)),
+            compacted=any(loaded.topics[each].compaction for each in loaded.topics_of(name)),
         )
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 
 from dagster_bus.core.delivery import Delivery, State
-from dagster_bus.core.groups import Worker
+from dagster_bus.core.recovering import Worker
 from dagster_bus.orchestration.names import DELIVERY_TAG, RESERVATION_TAG
 
 

@@ -5,6 +5,8 @@ comes expires and is made again, so no event depends on Dagster's memory. The se
 holds the number of dead letters last shown.
 """
 
+from datetime import UTC, datetime
+
 from dagster import (
     DefaultSensorStatus,
     RunRequest,
@@ -15,7 +17,9 @@ from dagster import (
     sensor,
 )
 
+from dagster_bus.core.breaker import Circuit
 from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.groups import Group
 from dagster_bus.core.store import GroupProgress
 from dagster_bus.orchestration.dead_letters import dead_letters_now
 from dagster_bus.orchestration.names import job_name, run_key, run_tags, sensor_name
@@ -45,7 +49,7 @@ def build_sensor(name: str) -> SensorDefinition:
             changed = dead != (context.cursor or "0")
             return SensorResult(
                 run_requests=[_request(delivery) for delivery in reserved],
-                skip_reason=None if reserved else SkipReason(_idle(progress)),
+                skip_reason=None if reserved else SkipReason(_idle(group, progress)),
                 cursor=dead,
                 asset_events=[dead_letters_now(opened, name)] if changed else [],
             )
@@ -59,7 +63,18 @@ def _request(delivery: Delivery) -> RunRequest:
     )
 
 
-def _idle(progress: GroupProgress) -> str:
+def _idle(group: Group, progress: GroupProgress) -> str:
+    """Why there is nothing to start."""
+    name = group.config.name
+    if progress.blocked:
+        return (
+            f"The group has stopped: {progress.blocked} events failed for good, and it is to block "
+            f"then. Mend the cause, and let it go on: dagster-bus resume {name}"
+        )
+    circuit, breaker = group.circuit()
+    if circuit is Circuit.OPEN:
+        until = datetime.fromtimestamp(breaker.paused_until_ms / 1000, UTC)
+        return f"The group pauses until {until:%H:%M:%S} UTC: its work failed again and again."
     if progress.lag == 0:
         return f"Nothing new: all {progress.published} events are settled."
     return (

@@ -20,7 +20,7 @@ from dagster import (
 )
 from dagster_pyspark import PySparkResource
 
-from dagster_bus.core.delivery import Delivery, Outcome
+from dagster_bus.core.delivery import Delivery, Outcome, State
 from dagster_bus.core.failure import describe
 from dagster_bus.core.groups import Group
 from dagster_bus.core.lease import kept
@@ -92,7 +92,9 @@ def _work_off(
         try:
             if group.is_exhausted(held) and not is_in_table(work, held):
                 raise _end_of(group.give_up(held))
-            result = process(pyspark.spark_session, work, held, keeper.check)
+            result = process(
+                pyspark.spark_session, work, held, keeper.check, lambda: group.events(held)
+            )
         except Failure:
             raise
         except DeliveryError as lost:
@@ -148,6 +150,8 @@ def _end_of(delivery: Delivery) -> Failure:
     if delivery.outcome is Outcome.DEAD_LETTERED:
         where = f"the dead letters of {delivery.group}"
         then = f"No attempt is left: {delivery.size} events are in {where}"
+    elif delivery.state is State.BLOCKED:
+        then = f"No attempt is left: the group stops, until dagster-bus resume {delivery.group}"
     else:
         wait_s = (delivery.due_ms - last.at_ms) / 1000
         then = f"Attempt {last.attempt} failed; the next one follows in {wait_s:.1f} s"

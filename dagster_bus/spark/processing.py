@@ -1,15 +1,16 @@
 """One delivery from the log to the table: read, filter, pipeline, write, commit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.event import Event
 from dagster_bus.core.topic import EventFilter
 from dagster_bus.spark.delta import DeltaSink
 from dagster_bus.spark.pipeline import Pipeline, apply_pipeline
-from dagster_bus.spark.source import read_events
+from dagster_bus.spark.source import frame_of, read_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,22 @@ def is_in_table(work: Work, delivery: Delivery) -> bool:
 
 
 def process(
-    spark: SparkSession, work: Work, delivery: Delivery, check_lease: Callable[[], None]
+    spark: SparkSession,
+    work: Work,
+    delivery: Delivery,
+    check_lease: Callable[[], None],
+    letters: Callable[[], Iterable[Event]] = tuple,
 ) -> Result:
-    """Bring a delivery's rows into the table, once. `check_lease` raises if the lease is lost."""
+    """Bring a delivery's rows into the table, once. `check_lease` raises if the lease is lost;
+    `letters` gives the events of a redriven delivery, which are not read from the log."""
     sink = DeltaSink(work.table, delivery)
-    events = read_events(spark, work.store, delivery.ranges, work.wanted, work.columns)
-    filtered = delivery.size - events.count() if work.wanted or work.compacted else 0
+    filtered = 0
+    if delivery.redriven:
+        events = frame_of(spark, letters(), work.columns)
+    else:
+        events = read_events(spark, work.store, delivery.ranges, work.wanted, work.columns)
+        if work.wanted or work.compacted:
+            filtered = delivery.size - events.count()
     if sink.committed():
         return Result(rows=0, files=0, filtered=filtered, repeated=True)
     written = sink.write(apply_pipeline(work.pipeline, events, name=work.name))

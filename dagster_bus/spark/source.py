@@ -6,16 +6,18 @@ themselves.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from dagster_bus.core.event import Event
 from dagster_bus.core.topic import EventFilter, OffsetRange
 from dagster_bus.schemas.tree import quoted
-from dagster_bus.stores.arrow import pieces, read_batches
+from dagster_bus.stores.arrow import pieces, read_batches, to_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +42,11 @@ class BusDataSource(DataSource):
     def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002
         ranges = [OffsetRange(*part) for part in json.loads(self.options["ranges"])]
         filter_ = json.loads(self.options.get("filter", "{}"))
-        wanted = EventFilter(filter_.get("equals", {}), tuple(filter_.get("exists", ())))
+        wanted = EventFilter(
+            filter_.get("equals", {}),
+            tuple(filter_.get("exists", ())),
+            tuple(filter_.get("keys", ())),
+        )
         return BusReader(self.options["store"], ranges, wanted)
 
 
@@ -70,9 +76,18 @@ def read_events(
         spark.read.format(FORMAT)
         .option("store", store)
         .option("ranges", json.dumps([[r.topic, r.partition, r.first, r.last] for r in ranges]))
-        .option("filter", json.dumps({"equals": dict(wanted.equals), "exists": wanted.exists}))
+        .option("filter", json.dumps(asdict(wanted)))
         .load()
     )
+    return _as_pipelines_see_them(raw, columns)
+
+
+def frame_of(spark: SparkSession, events: Iterable[Event], columns: dict[str, str]) -> DataFrame:
+    """The same of events that are at hand: dead letters that were sent back."""
+    return _as_pipelines_see_them(spark.createDataFrame(to_table(events)), columns)
+
+
+def _as_pipelines_see_them(raw: DataFrame, columns: dict[str, str]) -> DataFrame:
     envelope = F.struct(*(F.col(name) for name in raw.columns)).alias("_event")
     if not columns:
         return raw.select(envelope)

@@ -1,21 +1,23 @@
 """Specs in the terms of the core."""
 
-from typing import cast
-
-from dagster_bus.core.groups import GroupConfig
-from dagster_bus.core.retry import Jitter, RetryPolicy
+from dagster_bus.core.delivery import OnExhausted
+from dagster_bus.core.group_config import GroupConfig, Order
+from dagster_bus.core.position import AtOffset, AtTime, Start
+from dagster_bus.core.retry import BreakerPolicy, RetryPolicy
 from dagster_bus.core.topic import EventFilter, TopicConfig
+from dagster_bus.spec.groups import FilterSpec, StartSpec
 from dagster_bus.spec.loaded import LoadedSpec
 from dagster_bus.spec.models import RetryPolicySpec
+from dagster_bus.spec.times import timestamp_ms
 from dagster_bus.spec.topics import CompactionSpec, RetentionSpec
 
 
 def topic_configs(loaded: LoadedSpec) -> list[TopicConfig]:
-    return [topic_config(loaded, name) for name in loaded.spec.topics]
+    return [topic_config(loaded, name) for name in loaded.topics]
 
 
 def topic_config(loaded: LoadedSpec, name: str) -> TopicConfig:
-    topic = loaded.spec.topics[name]
+    topic = loaded.topics[name]
     retention = topic.retention or RetentionSpec()
     compaction = topic.compaction or CompactionSpec()
     return TopicConfig(
@@ -43,20 +45,43 @@ def group_config(loaded: LoadedSpec, name: str) -> GroupConfig:
     return GroupConfig(
         name=name,
         topics=loaded.topics_of(name),
-        filter=EventFilter(group.filter.equals, tuple(group.filter.exists)),
+        filter=event_filter(group.filter),
+        start=_start(group.start),
+        order=Order(group.order),
         max_events=group.batch.max_events,
+        max_bytes=group.batch.max_bytes,
+        max_wait_ms=group.batch.max_wait or 0,
         max_inflight=group.batch.max_inflight,
         retry=retry_policy(policy),
+        on_exhausted=OnExhausted(group.on_exhausted),
         launch_timeout_ms=group.launch_timeout,
         lease_ms=group.lease,
     )
 
 
+def event_filter(wanted: FilterSpec) -> EventFilter:
+    keys = [wanted.key] if isinstance(wanted.key, str) else wanted.key or []
+    return EventFilter(wanted.equals, tuple(wanted.exists), tuple(keys))
+
+
+def _start(start: str | StartSpec) -> Start:
+    if isinstance(start, StartSpec):
+        if start.timestamp is not None:
+            return AtTime(timestamp_ms(start.timestamp))
+        return AtOffset(start.offset or 1)
+    return "latest" if start == "latest" else "earliest"
+
+
 def retry_policy(policy: RetryPolicySpec) -> RetryPolicy:
+    breaker = policy.circuit_breaker
     return RetryPolicy(
         max_attempts=policy.max_attempts,
         base_delay_ms=policy.base_delay,
         multiplier=policy.multiplier,
         max_delay_ms=policy.max_delay,
-        jitter=cast(Jitter, policy.jitter),  # the file knows one more than the core
+        jitter=policy.jitter,
+        max_age_ms=policy.max_age,
+        retry_on=tuple(policy.retry_on),
+        dead_letter_on=tuple(policy.dead_letter_on),
+        breaker=BreakerPolicy(breaker.failures, breaker.reset_after) if breaker else None,
     )

@@ -35,7 +35,7 @@ def works_in_spark(loaded: LoadedSpec, group: str) -> bool:
 
 
 def _references(loaded: LoadedSpec, place: Path, group: GroupSpec) -> Iterator[Problem]:
-    topics, policies = loaded.spec.topics, loaded.keys("retry_policies")
+    topics, policies = loaded.topics, loaded.keys("retry_policies")
     for index, pattern in enumerate(group.topics):
         if not matching(pattern, topics) and loaded.has_all_topics():
             message = f"no declared topic matches {pattern!r}{hint(pattern, topics)}"
@@ -62,7 +62,7 @@ def _work(loaded: LoadedSpec, place: Path) -> Iterator[Problem]:
 
 def _memory(loaded: LoadedSpec, name: str) -> Iterator[Problem]:
     """What lives in the memory of one process cannot be reached from a run."""
-    topics, keys = loaded.spec.topics, loaded.keys("groups", name)
+    topics, keys = loaded.topics, loaded.keys("groups", name)
     in_memory = [topic for topic in loaded.topics_of(name) if not topics[topic].durable]
     if in_memory and any(key in keys for key in WORKS):
         message = f"no run can read a topic that is not durable: {', '.join(in_memory)}"

@@ -10,6 +10,7 @@ from dagster_bus.spec.hints import Path as Place
 from dagster_bus.spec.hints import dotted
 from dagster_bus.spec.models import BusSpec
 from dagster_bus.spec.source import Source
+from dagster_bus.spec.system import system_topics
 
 
 class LoadedSpec:
@@ -19,19 +20,21 @@ class LoadedSpec:
         self, spec: BusSpec, folder: Path, source: Source, schemas: Mapping[str, SchemaConfig]
     ) -> None:
         self.spec = spec
+        self.topics = {**spec.topics, **system_topics(spec.system)}
+        """The declared topics, and those on which the bus is to tell of itself."""
         self.folder = folder
         self.schemas = schemas
         """What payloads look like, by topic; documents are read, models not yet imported."""
         self._source = source
 
     def topics_of(self, group: str) -> tuple[str, ...]:
-        """The declared topics that a group's patterns select, in the file's order. A pattern never
+        """The topics that a group's patterns select, in the file's order. A pattern never
         means the topic that the group itself publishes to: it would read what it wrote."""
         spec = self.spec.groups[group]
-        chosen = {name for pattern in spec.topics for name in matching(pattern, self.spec.topics)}
+        chosen = {name for pattern in spec.topics for name in matching(pattern, self.topics)}
         if spec.publish not in spec.topics:
             chosen.discard(spec.publish or "")
-        return tuple(name for name in self.spec.topics if name in chosen)
+        return tuple(name for name in self.topics if name in chosen)
 
     def columns_of_topic(self, topic: str) -> dict[str, str]:
         """The payload columns of a topic. Raises SpecError if they come from a model that cannot be

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 from dagster_bus.spec.base import SingleValue, Spec, fields_by_key
 from dagster_bus.spec.groups import GroupSpec
 from dagster_bus.spec.retry import RetryPolicySpec
+from dagster_bus.spec.system import SystemSpec
 from dagster_bus.spec.topics import SchemaSpec, TopicSpec
 from dagster_bus.spec.words import (
     GroupName,
@@ -75,6 +76,9 @@ class BusSpec(Spec):
     )
     retry_policies: dict[PolicyName, RetryPolicySpec] = Field(
         default_factory=dict, description="Retry policies by name."
+    )
+    system: SystemSpec = Field(
+        default_factory=SystemSpec, description="What the bus tells of itself."
     )
     topics: dict[TopicName, TopicSpec] = Field(min_length=1, description="Topics by name.")
     groups: dict[GroupName, GroupSpec] = Field(

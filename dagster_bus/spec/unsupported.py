@@ -14,21 +14,9 @@ ALL: frozenset[str] = frozenset()
 
 UNSUPPORTED: Mapping[str, Mapping[str, frozenset[str]]] = {
     "spark": {"remote": ALL, "packages": ALL},
-    "retry_policies.NAME": {
-        "jitter": frozenset({"equal"}),
-        "max_age": ALL,
-        "retry_on": ALL,
-        "dead_letter_on": ALL,
-        "circuit_breaker": ALL,
-    },
     "topics.NAME": {"acl": ALL},
     "groups.NAME": {
-        "filter.key": ALL,
-        "start": ALL,
-        "order": ALL,
-        "batch.max_bytes": ALL,
-        "batch.max_wait": ALL,
-        "on_exhausted": ALL,
+        "on_exhausted": frozenset({"isolate"}),
         "window": ALL,
         "sql": ALL,
         "job": ALL,
@@ -48,12 +36,9 @@ UNSUPPORTED: Mapping[str, Mapping[str, frozenset[str]]] = {
 
 
 def not_yet(loaded: LoadedSpec, group: str | None = None) -> Iterator[Problem]:
-    """What the file, or one group with the policy and the session it uses, asks for in vain."""
+    """What the file, or one group with the session it uses, asks for in vain."""
     spec = loaded.spec
     yield from _asked(loaded, ("spark",), spec.spark)
-    for name, policy in spec.retry_policies.items():
-        if group is None or spec.groups[group].retry == name:
-            yield from _asked(loaded, ("retry_policies", name), policy)
     for name, topic in spec.topics.items():
         if group is None:
             yield from _asked(loaded, ("topics", name), topic)

@@ -14,18 +14,18 @@ MONGO_PREFIXES = ("mongodb://", "mongodb+srv://")
 def open_store(url: str, *, create: bool = True) -> Store:
     """Open the store at a URL; `create` makes it if it does not exist."""
     if is_mongo(url):
-        from dagster_bus.stores.mongo import MongoStore
+        from dagster_bus.stores.mongo.store import MongoStore
 
         return MongoStore(url, create=create)
-    from dagster_bus.stores.sqlite import SqliteStore
+    from dagster_bus.stores.sqlite.store import SqliteStore
 
     return SqliteStore(sqlite_path(url), create=create)
 
 
 def open_memory_store() -> Store:
     """A store for topics that need not survive this process."""
-    from dagster_bus.stores.sqlite import SqliteStore
-    from dagster_bus.stores.sqlite_connection import MEMORY
+    from dagster_bus.stores.sqlite.connection import MEMORY
+    from dagster_bus.stores.sqlite.store import SqliteStore
 
     return SqliteStore(MEMORY)
 

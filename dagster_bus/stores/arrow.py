@@ -6,7 +6,7 @@ other), so this is for processes that do not open the store in any other way.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 import adbc_driver_sqlite.dbapi as adbc
@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from adbc_driver_sqlite import StatementOptions
 
+from dagster_bus.core.event import Event
 from dagster_bus.core.topic import EventFilter, OffsetRange
 from dagster_bus.errors import StoreError
 from dagster_bus.stores import is_mongo, sqlite_path
-from dagster_bus.stores.sqlite_connection import load_queries
+from dagster_bus.stores.sqlite.connection import load_queries
 
 MAX_BATCH = 32_768
 """The driver guesses a column's type from the first batch of a result, so a result must be one
@@ -54,9 +55,20 @@ def read_batches(url: str, span: OffsetRange, wanted: EventFilter) -> Iterator[p
     table, compacted_to = _read_mongo(url, span) if is_mongo(url) else _read_sqlite(url, span)
     _require_complete(table, span, compacted_to)
     if wanted:
-        passes = [wanted.matches(json.loads(text)) for text in table["attributes"].to_pylist()]
+        pairs = zip(table["attributes"].to_pylist(), table["key"].to_pylist(), strict=True)
+        passes = [wanted.matches(json.loads(text), key) for text, key in pairs]
         table = table.filter(pa.array(passes, pa.bool_()))
     yield from table.to_batches()
+
+
+def to_table(events: Iterable[Event]) -> pa.Table:
+    """Events that are at hand, in the envelope's columns."""
+    rows = [event._asdict() for event in events]
+    columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names}
+    columns["ts"] = [row["ts"] * 1_000 for row in rows]
+    columns["attributes"] = [row["attributes_json"] for row in rows]
+    columns["payload"] = [row["payload_json"] for row in rows]
+    return pa.table(columns, schema=ENVELOPE)
 
 
 def _require_complete(table: pa.Table, span: OffsetRange, compacted_to: int) -> None:
@@ -72,7 +84,7 @@ def _require_complete(table: pa.Table, span: OffsetRange, compacted_to: int) -> 
 
 
 def _read_mongo(url: str, span: OffsetRange) -> tuple[pa.Table, int]:
-    from dagster_bus.stores.mongo_arrow import read_table
+    from dagster_bus.stores.mongo.arrow import read_table
 
     return read_table(url, span)
 

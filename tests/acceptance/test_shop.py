@@ -81,7 +81,7 @@ def test_a_failing_pipeline_backs_off_and_ends_in_the_dead_letters(
 ) -> None:
     wait_for("dead letters", lambda: tally(shop, "failing").dead_lettered == 20)
     with shop.bus() as bus:
-        letters = bus.dead_letters("failing")
+        letters = bus.dead_letters("failing").list()
     assert sorted(letter.event.id for letter in letters) == sorted(published["bad"])
     errors = letters[0].errors
     assert [error.attempt for error in errors] == [1, 2, 3]

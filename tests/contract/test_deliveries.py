@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from dagster_bus.core.bus import Bus
-from dagster_bus.core.delivery import Delivery, State
+from dagster_bus.core.delivery import Delivery, Outcome, State
 from dagster_bus.core.event import Message
-from dagster_bus.core.groups import Group, Worker
+from dagster_bus.core.groups import Group
+from dagster_bus.core.recovering import Worker
 from dagster_bus.core.retry import RetryPolicy
 from dagster_bus.core.store import Change, Store, Tally
 from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
@@ -20,7 +21,15 @@ from dagster_bus.errors import (
     UnknownDelivery,
     UsageError,
 )
-from tests.support.builders import FakeClock, append, group_config, new_batch, numbers, open_bus
+from tests.support.builders import (
+    FakeClock,
+    append,
+    begin,
+    group_config,
+    new_batch,
+    numbers,
+    open_bus,
+)
 
 
 @pytest.fixture
@@ -188,14 +197,14 @@ def test_the_last_failure_puts_every_event_into_the_dead_letters_with_its_story(
     progress = group.progress()
     assert progress.tally == Tally(dead_lettered=10)
     assert progress.lag == 0
-    letters = bus.dead_letters("readers")
+    letters = bus.dead_letters("readers").list()
     assert sorted(letter.event.id for letter in letters) == sorted(at.id for at in published)
     assert sorted(letter.event.payload["n"] for letter in letters) == list(range(10))
     for letter in letters:
         assert [error.message for error in letter.errors] == ["bad 1", "bad 2", "bad 3"]
         assert [error.worker for error in letter.errors] == ["run-1", "run-2", "run-3"]
-    assert bus.dead_letter_counts("readers") == {letters[0].fingerprint: 10}
-    assert bus.dead_letters("others") == []
+    assert bus.dead_letters("readers").counts() == {letters[0].fingerprint: 10}
+    assert bus.dead_letters("others").list() == []
 
 
 def test_events_that_the_group_does_not_want_are_filtered_and_never_dead(
@@ -208,7 +217,9 @@ def test_events_that_the_group_does_not_want_are_filtered_and_never_dead(
     group = bus.group("readers")
     group.fail(start(group, group.reserve()[0]), ValueError("bad"))
     assert group.progress().tally == Tally(filtered=2, dead_lettered=3)
-    assert [x.event.attributes for x in bus.dead_letters("readers")] == [{"channel": "web"}] * 3
+    assert [x.event.attributes for x in bus.dead_letters("readers").list()] == [
+        {"channel": "web"}
+    ] * 3
 
 
 def test_a_worker_that_is_told_to_stop_hands_its_work_back(bus: Bus, group: Group) -> None:
@@ -244,7 +255,7 @@ def test_a_vanished_worker_is_never_the_one_who_gives_up(
     assert [error.type for error in last.errors] == ["WorkerGone"] * 3
     group.give_up(last)
     assert group.progress().tally == Tally(dead_lettered=10)
-    assert len(bus.dead_letters("readers")) == 10
+    assert len(bus.dead_letters("readers").list()) == 10
 
 
 def test_what_a_vanished_worker_had_done_can_be_settled_when_no_attempt_is_left(
@@ -275,6 +286,8 @@ def test_a_topic_that_a_group_no_longer_reads_stays_in_its_account(
     narrow = Bus(store, topics, [group_config(topics=("orders",))], clock).group("readers")
     assert (narrow.progress().published, narrow.progress().lag) == (7, 0)
     assert (wide.progress().published, wide.progress().lag) == (12, 5)
+    store.trim(TopicPartition("stock", 0), 10, 100)
+    assert (narrow.progress().published, narrow.progress().lag) == (7, 0)
 
 
 def test_events_of_a_clock_that_was_ahead_wait_until_it_is_right(
@@ -308,8 +321,8 @@ def test_dead_letters_are_listed_newest_first_and_in_pages(
     for _ in range(3):
         group.fail(start(group, group.reserve()[0]), ValueError("bad"))
         clock.advance(60_000)
-    first = bus.dead_letters("readers", limit=4)
-    rest = bus.dead_letters("readers", limit=100, before=first[-1].id)
+    first = bus.dead_letters("readers").list(limit=4)
+    rest = bus.dead_letters("readers").list(limit=100, before=first[-1].id)
     ids = [letter.id for letter in [*first, *rest]]
     assert len(ids) == 10
     assert ids == sorted(ids, reverse=True)
@@ -364,3 +377,38 @@ def test_a_delivery_survives_a_change_of_process(
     assert store.delivery(held.id) == failed
     assert store.delivery(held.id).ranges == held.ranges
     assert all(isinstance(part, OffsetRange) for part in store.delivery(held.id).ranges)
+
+
+def kept(store: Store, held: Delivery) -> list[Delivery]:
+    return store.deliveries([held.id])
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_what_is_done_is_kept_only_where_a_table_is_to_recognise_it(
+    store: Store, clock: FakeClock, lasting: bool
+) -> None:
+    bus = open_bus(store, clock, group_config(lasting=lasting))
+    group = bus.group("readers")
+    bus.publish("orders", 1)
+    held = begin(group)
+    group.settle(held)
+    assert [each.outcome for each in kept(store, held)] == [Outcome.PROCESSED] * lasting
+    with pytest.raises(LeaseLost):
+        group.settle(held)
+    with pytest.raises(LeaseLost):
+        group.renew(held)
+    assert group.progress().tally == Tally(processed=1)
+
+
+def test_what_a_dead_letter_tells_of_is_kept(store: Store, clock: FakeClock) -> None:
+    config = group_config(lasting=False, retry=RetryPolicy(max_attempts=1))
+    bus = open_bus(store, clock, config)
+    group = bus.group("readers")
+    bus.publish("orders", 1)
+    held = begin(group)
+    group.fail(held, ValueError("bad luck"))
+    (letter,) = bus.dead_letters("readers").list()
+    assert [error.message for error in letter.errors] == ["bad luck"]
+    assert [*bus.dead_letters("readers").redrive()]
+    group.settle(begin(group))
+    assert bus.dead_letters("readers").show(letter.id).errors == letter.errors

@@ -187,10 +187,14 @@ def test_groups_show_where_every_event_is(folder: Path) -> None:
         "published": 3,
         "processed": 0,
         "filtered": 0,
+        "expired": 0,
         "dead_lettered": 0,
         "in_runs": 0,
         "waiting_for_retry": 0,
+        "blocked": 0,
         "not_yet_reserved": 3,
+        "state": "runs",
+        "paused_until_ms": None,
     }
     table = call(folder, "groups").stdout
     assert "order-table" in table
@@ -247,14 +251,34 @@ def test_the_guides_commands_do_what_it_says(tmp_path: Path) -> None:
     assert said.stderr == "3 events imported\n"
 
 
-def test_dead_letters_can_be_published_anew_as_the_guide_says(folder: Path) -> None:
+def test_the_guides_groups_are_fine(tmp_path: Path) -> None:
+    guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
+    topics, groups = (part.split("```")[0] for part in guide.split("```yaml\n")[1:3])
+    (tmp_path / "topics.yaml").write_text(topics + groups)
+    (tmp_path / "customer.schema.json").write_text('{"type": "object"}')
+    said = call(tmp_path, "validate")
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_the_guides_commands_for_dead_letters_do_what_it_says(folder: Path) -> None:
     guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
     block = next(code for code in guide.split("```sh\n")[1:] if "dlq list" in code).split("```")[0]
-    script = block.replace("dagster-bus", str(COMMAND)).replace("large-payments", "order-table")
-    script = script.replace("payments.received", "orders.created").replace(
-        "python3", sys.executable
+    for n in (1, 2):
+        call(folder, "publish", "orders.created", json.dumps({"n": n}))
+        bury(folder)
+    newest, _ = json.loads(call(folder, "dlq", "list", "order-table", "--json").stdout)
+    script = block.replace("dagster-bus", str(COMMAND)).replace("orders-enriched", "order-table")
+    script = script.replace("3f2a9c0d1b5e", newest["fingerprint"]).replace("/amount", "/n")
+    script = script.replace(" 17", f" {newest['id']}").replace("]'\n", "]' --yes\n")
+    said = subprocess.run(
+        ["sh", "-ec", script], cwd=folder, check=False, capture_output=True, text=True
     )
-    call(folder, "publish", "orders.created", '{"n": 1}')
-    bury(folder)
-    subprocess.run(["sh", "-c", script], cwd=folder, check=True, capture_output=True)
-    assert payloads(folder) == [{"n": 1}, {"n": 1}]
+    assert said.returncode == 0, said.stderr
+    with Bus.open(folder / "topics.yaml") as bus:
+        assert bus.dead_letters("order-table").list() == []
+        sent = [
+            e
+            for d in bus.group("order-table").reserve()
+            for e in bus.group("order-table").events(d)
+        ]
+    assert sorted(event.payload["n"] for event in sent) == [1, 5]

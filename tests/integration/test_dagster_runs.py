@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from dagster_bus import Bus, BusResource
 from dagster_bus.core.groups import Group
+from dagster_bus.core.letters import Chosen
 from dagster_bus.core.store import Tally
 from dagster_bus.errors import StoreUnusable
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
@@ -182,6 +183,50 @@ def test_failed_runs_end_in_the_dead_letter_asset(
     assert record["run"] == second.run_id
     assert f"/runs/{first.run_id}" in str(shown.metadata["why"].value)
     assert not project.tick(cursor=tick.cursor).asset_events
+
+
+def test_letters_that_are_sent_back_reach_the_table_by_the_next_run(
+    tmp_path: Path, instance: DagsterInstance, spark: SparkSession
+) -> None:
+    file = write_topics(tmp_path, **{"pipelines:keep": "pipelines:explode"})
+    broken = Project(file, instance)
+    broken.publish(3)
+    for _ in range(2):
+        broken.run(broken.request())
+    assert broken.tally() == Tally(dead_lettered=3)
+    mended = Project(write_topics(tmp_path), instance)
+    with Bus.open(file) as bus:
+        letters = bus.dead_letters("order-table")
+        one = next(letter for letter in letters.list() if letter.event.payload == {"n": 1})
+        patch = [{"op": "replace", "path": "/n", "value": 100}]
+        list(letters.redrive(Chosen(ids=(one.id,)), patch=patch))
+        list(letters.redrive())
+    for request in mended.tick().run_requests or []:
+        assert mended.run(request).success
+    assert mended.rows() == [0, 2, 100]
+    assert mended.tally() == Tally(processed=3)
+    assert mended.tick(cursor="3").asset_events, "the asset shows that they are gone"
+
+
+def test_a_sensor_says_that_its_group_has_stopped(
+    tmp_path: Path, instance: DagsterInstance, spark: SparkSession
+) -> None:
+    file = write_topics(
+        tmp_path,
+        **{
+            "pipelines:keep": "pipelines:explode",
+            "retry: quick": "retry: quick\n    on_exhausted: block",
+        },
+    )
+    project = Project(file, instance)
+    project.publish(3)
+    for _ in range(2):
+        project.run(project.request())
+    assert "has stopped" in str(project.tick().skip_reason)
+    assert "dagster-bus resume order-table" in str(project.tick().skip_reason)
+    with Bus.open(file) as bus:
+        assert bus.group("order-table").resume() == 1
+    assert project.request()
 
 
 def test_the_dead_letter_asset_can_be_looked_at_again_by_hand(project: Project) -> None:

@@ -8,7 +8,7 @@ from dagster import (
 )
 
 from dagster_bus import Bus
-from dagster_bus.core.groups import Worker
+from dagster_bus.core.recovering import Worker
 from dagster_bus.orchestration.runs import judge, look_at_runs
 from dagster_bus.stores import open_store
 from tests.support.dagster_project import TABLE, Project

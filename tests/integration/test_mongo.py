@@ -20,7 +20,7 @@ from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicP
 from dagster_bus.errors import OffsetTrimmed, StoreUnusable
 from dagster_bus.stores import open_store
 from dagster_bus.stores.arrow import read_batches
-from dagster_bus.stores.mongo_schema import INDEXES
+from dagster_bus.stores.mongo.schema import INDEXES
 from tests.support.builders import (
     START_MS,
     FakeClock,
@@ -293,8 +293,8 @@ def test_no_query_reads_more_than_it_needs(
         clock.advance(1_000_000)
         two = next((each for each in group.reserve() if each.id == two.id), two)
     assert group.progress().tally.dead_lettered == 10
-    assert len(bus.dead_letters("readers")) == 10
-    assert bus.dead_letter_counts("readers")
+    assert len(bus.dead_letters("readers").list()) == 10
+    assert bus.dead_letters("readers").counts()
     assert store.delivery(three.id)
     store.compact(ORDERS, 20, 0, 10)
     store.trim(ORDERS, 10, 5)

@@ -19,7 +19,8 @@ from dagster_bus.core.event import Published
 from dagster_bus.core.store import Store
 from dagster_bus.core.topic import OffsetRange, TopicConfig, TopicPartition
 from dagster_bus.errors import StoreUnavailable, StoreUnusable
-from dagster_bus.stores import mongo_connection, open_store
+from dagster_bus.stores import open_store
+from dagster_bus.stores.mongo import connection as mongo_connection
 from tests.support.builders import FakeClock, append, group_config, new_batch, numbers, open_bus
 from tests.support.dagster_dev import wait_for
 from tools.mongodb import ReplicaSet
@@ -126,8 +127,8 @@ def test_if_nobody_can_say_whether_it_was_kept_that_is_said(
 
 KILLED = """
 import sys, time
-from dagster_bus.stores.mongo import MongoStore
-from dagster_bus.stores.mongo_append import append
+from dagster_bus.stores.mongo.store import MongoStore
+from dagster_bus.stores.mongo.appending import append
 from tests.support.builders import START_MS, new_batch
 
 def work(session):

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from dagster_bus.core.bus import Bus
+from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.event import Batch, Published, uuid7s
-from dagster_bus.core.groups import GroupConfig
+from dagster_bus.core.group_config import GroupConfig
+from dagster_bus.core.groups import Group
 from dagster_bus.core.retry import RetryPolicy
 from dagster_bus.core.store import Store
 from dagster_bus.core.topic import TopicConfig
@@ -87,3 +89,9 @@ def open_bus(
 
 def numbers(count: int) -> Iterable[dict[str, int]]:
     return ({"n": n} for n in range(count))
+
+
+def begin(group: Group, worker: str = "run") -> Delivery:
+    """Take the next delivery of a group."""
+    (held,) = group.take(worker)
+    return held

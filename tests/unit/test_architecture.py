@@ -21,12 +21,13 @@ MAY_IMPORT = {
     "schemas": {"errors", "core"},
     "stores": {"errors", "core"},
     "spec": {"errors", "core", "schemas"},
-    "opening": {"errors", "core", "stores", "schemas", "spec"},
+    "live": {"errors", "core"},
+    "opening": {"errors", "core", "stores", "schemas", "spec", "live"},
     "connectors": {"errors", "core"},
     "templates": set(),
     "spark": {"errors", "core", "stores", "schemas", "spec"},
     "orchestration": {"errors", "core", "stores", "schemas", "spec", "opening", "spark"},
-    "cli": {"errors", "core", "stores", "schemas", "spec", "opening", "connectors"},
+    "cli": {"errors", "core", "stores", "schemas", "spec", "opening", "connectors", "live"},
     "__init__": {"errors", "core", "opening", "orchestration"},
 }
 ONLY_IN = {

@@ -3,7 +3,7 @@
 import pytest
 
 from dagster_bus.core import delivery as life
-from dagster_bus.core.delivery import Delivery, Outcome, State
+from dagster_bus.core.delivery import Delivery, OnExhausted, Outcome, State
 from dagster_bus.core.failure import AttemptError
 from dagster_bus.core.retry import GiveUp, RetryAfter
 from dagster_bus.core.topic import OffsetRange
@@ -80,7 +80,7 @@ def test_a_holder_whose_lease_has_run_out_is_refused(now_ms: int) -> None:
 
 
 def test_an_old_token_is_refused() -> None:
-    taken = life.take_back(leased(), now_ms=50, error=error(), delay_ms=0)
+    taken = life.take_back(leased(), now_ms=50, error=error(), decision=RetryAfter(0))
     again = life.reserve_again(taken, now_ms=50, launch_timeout_ms=100)
     held = life.lease(again, reservation=2, worker="next", now_ms=50, lease_ms=50)
     assert (held.token, held.attempt) == (2, 2)
@@ -117,6 +117,15 @@ def test_a_holder_may_give_up_and_nobody_else() -> None:
         life.give_up(leased(), token=1, now_ms=50)
     with pytest.raises(LeaseLost):
         life.give_up(leased(), token=2, now_ms=1)
+
+
+def test_who_gives_up_the_work_of_a_group_that_is_to_block_stops_the_group() -> None:
+    blocked = life.give_up(leased(), token=1, now_ms=1, on_exhausted=OnExhausted.BLOCK)
+    assert (blocked.state, blocked.outcome, blocked.worker) == (State.BLOCKED, None, None)
+    isolating = life.give_up(leased(), token=1, now_ms=1, on_exhausted=OnExhausted.ISOLATE)
+    assert isolating.outcome is Outcome.DEAD_LETTERED
+    with pytest.raises(LeaseLost):
+        life.give_up(leased(), token=2, now_ms=1, on_exhausted=OnExhausted.BLOCK)
 
 
 def test_every_step_raises_the_version_by_one() -> None:

@@ -1,6 +1,6 @@
 """Which events a delivery takes."""
 
-from dagster_bus.core.planning import next_ranges, next_window
+from dagster_bus.core.planning import after, first_of, frontiers_after, next_spans, next_window
 from dagster_bus.core.store import PartitionHead
 from dagster_bus.core.topic import OffsetRange, TopicPartition
 from dagster_bus.core.window import HOUR_MS, hour_of
@@ -31,13 +31,28 @@ def test_a_window_that_has_not_begun_is_left_alone() -> None:
 def test_ranges_stop_at_the_windows_edge_and_leave_later_partitions_alone() -> None:
     heads = [head(0, 3, 20, NOW), head(1, 1, 20, NOW + HOUR_MS)]
     ends = {heads[0].partition: 11, heads[1].partition: 1}
-    assert next_ranges(heads, hour_of(NOW), ends, 1_000) == (OffsetRange("orders", 0, 3, 10),)
+    assert next_spans(heads, hour_of(NOW), ends) == [OffsetRange("orders", 0, 3, 10)]
 
 
 def test_a_full_batch_takes_from_the_longest_waiting_first() -> None:
     heads = [head(0, 1, 101, NOW + 2), head(1, 1, 101, NOW + 1)]
     ends = {each.partition: 101 for each in heads}
-    assert next_ranges(heads, hour_of(NOW), ends, 130) == (
+    assert first_of(next_spans(heads, hour_of(NOW), ends), 130) == (
         OffsetRange("orders", 0, 1, 30),
         OffsetRange("orders", 1, 1, 100),
     )
+
+
+def test_the_next_batch_begins_with_the_partitions_that_this_one_took_nothing_from() -> None:
+    spans = [OffsetRange("orders", number, 1, 10) for number in (2, 0, 1)]
+    taken = first_of(spans, 14)
+    assert taken == (OffsetRange("orders", 0, 1, 4), OffsetRange("orders", 2, 1, 10))
+    left = after(spans, taken)
+    assert left == [OffsetRange("orders", 1, 1, 10), OffsetRange("orders", 0, 5, 10)]
+    assert after(left, first_of(left, 100)) == []
+
+
+def test_a_group_stands_behind_the_last_of_all_that_it_took() -> None:
+    taken = [OffsetRange("orders", 0, 5, 9), OffsetRange("orders", 1, 1, 1)]
+    taken.append(OffsetRange("orders", 0, 1, 4))
+    assert frontiers_after(taken) == {("orders", 0): 10, ("orders", 1): 2}

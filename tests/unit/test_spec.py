@@ -130,7 +130,8 @@ FULL = """\
       pauses:
         topics: [control.*]
         filter: {key: all}
-    """
+    system: {metrics: 30s, dlq: true, audit: true}
+"""
 
 
 def load(tmp_path: Path, text: str, **environ: str) -> LoadedSpec:

@@ -6,6 +6,7 @@ import pytest
 
 from dagster_bus.core.retry import RetryPolicy
 from dagster_bus.core.topic import MIB, SchemaConfig, SchemaVersion, TopicConfig
+from dagster_bus.errors import SpecError
 from dagster_bus.spec.configs import group_config, group_configs, topic_config, topic_configs
 from tests.unit.test_spec import FULL, GOOD, load
 
@@ -97,3 +98,28 @@ def test_a_topics_own_word_on_strictness_comes_first(
     schema = topic_config(load(tmp_path, text), "a.b").schema
     assert schema is not None
     assert schema.strict is strict
+
+
+SYSTEM = """
+version: 1
+system: {metrics: 10s, dlq: true, audit: true}
+topics: {orders: {}}
+groups:
+  undertakers: {topics: [system.bus.dlq]}
+  all: {topics: ["**"]}
+"""
+
+
+def test_what_the_bus_is_to_tell_of_itself_are_topics_too(tmp_path: Path) -> None:
+    loaded = load(tmp_path, SYSTEM)
+    names = ["orders", "system.metrics", "system.bus.dlq", "system.bus.audit"]
+    assert [config.name for config in topic_configs(loaded)] == names
+    assert {config.retain_ms for config in topic_configs(loaded)[1:]} == {30 * 86_400_000}
+    assert group_config(loaded, "undertakers").topics == ("system.bus.dlq",)
+    assert group_config(loaded, "all").topics == ("orders",)
+
+
+def test_a_group_cannot_read_what_the_bus_is_not_to_tell(tmp_path: Path) -> None:
+    silent = SYSTEM.replace("dlq: true", "dlq: false")
+    with pytest.raises(SpecError, match=r"no declared topic matches 'system\.bus\.dlq'"):
+        load(tmp_path, silent)

@@ -30,34 +30,30 @@ def test_everything_else_is_noted_at_its_place(tmp_path: Path) -> None:
     noted = {note.split(": ")[1] for note in notes}
     assert noted == {
         "spark.remote", "spark.packages",
-        *(f"retry_policies.patient.{key}" for key in UNSUPPORTED["retry_policies.NAME"]),
         "topics.meters.read.acl",
         *(f"groups.load.{key}" for key in UNSUPPORTED["groups.NAME"].keys() - {"job", "assets"}),
-        "groups.bill.start", "groups.bill.window", "groups.bill.job",
-        "groups.map.start", "groups.map.assets",
-        "groups.pauses.filter.key",
+        "groups.bill.window", "groups.bill.job",
+        "groups.map.assets",
     }  # fmt: skip
 
 
-def test_a_group_is_noted_with_its_policy_and_the_session(tmp_path: Path) -> None:
+def test_a_group_is_noted_with_the_session(tmp_path: Path) -> None:
     loaded = load(tmp_path, FULL)
     noted = [str(problem).split(": ")[1] for problem in not_yet(loaded, "bill")]
     assert noted == [
         "spark.remote",
         "spark.packages",
-        "groups.bill.start",
         "groups.bill.window",
         "groups.bill.job",
     ]
-    assert any("retry_policies.patient" in str(problem) for problem in not_yet(loaded, "load"))
 
 
-@pytest.mark.parametrize("jitter", ["none", "full"])
-def test_single_values_are_noted_alone(tmp_path: Path, jitter: str) -> None:
-    text = GOOD.replace("jitter: none", f"jitter: {jitter}")
+@pytest.mark.parametrize("last", ["dead_letter", "block"])
+def test_single_values_are_noted_alone(tmp_path: Path, last: str) -> None:
+    text = GOOD.replace("lease: 20s", f"on_exhausted: {last}")
     assert list(not_yet(load(tmp_path, text))) == []
-    (note,) = not_yet(load(tmp_path, GOOD.replace("jitter: none", "jitter: equal")))
-    assert (note.line, note.column) == (4, 84)
+    (note,) = not_yet(load(tmp_path, GOOD.replace("lease: 20s", "on_exhausted: isolate")))
+    assert "groups.history.on_exhausted" in str(note)
 
 
 def test_only_keys_of_the_grammar_are_listed() -> None:

@@ -1,0 +1,77 @@
+"""Arithmetic of offset ranges: what is left when some events are taken out. Pure."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from dagster_bus.core.topic import OffsetRange
+
+
+class Place(NamedTuple):
+    """Where an event stands."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+Ranges = tuple[OffsetRange, ...]
+
+
+def count(ranges: Iterable[OffsetRange]) -> int:
+    return sum(len(part) for part in ranges)
+
+
+def covering(places: Iterable[Place]) -> Ranges:
+    """The fewest ranges that hold just these places."""
+    found: list[OffsetRange] = []
+    for topic, partition, offset in sorted(set(places)):
+        last = found[-1] if found else None
+        if last and (last.topic, last.partition, last.last + 1) == (topic, partition, offset):
+            found[-1] = OffsetRange(topic, partition, last.first, offset)
+        else:
+            found.append(OffsetRange(topic, partition, offset, offset))
+    return tuple(found)
+
+
+def joined(ranges: Iterable[OffsetRange]) -> Ranges:
+    """The same events in the fewest ranges, ordered; an event that is there twice counts once."""
+    found: list[OffsetRange] = []
+    for part in sorted(ranges):
+        last = found[-1] if found else None
+        if last and _touch(last, part):
+            found[-1] = OffsetRange(*_at(last), last.first, max(last.last, part.last))
+        else:
+            found.append(part)
+    return tuple(found)
+
+
+def without(ranges: Sequence[OffsetRange], taken: Iterable[OffsetRange]) -> Ranges:
+    """What is left of ordered, disjoint ranges when others are taken out of them."""
+    cuts = joined(taken)
+    starts = [(*_at(cut), cut.last) for cut in cuts]
+    left: list[OffsetRange] = []
+    for part in ranges:
+        first = part.first
+        for cut in cuts[bisect_right(starts, (*_at(part), first - 1)) :]:
+            if _at(cut) != _at(part) or cut.first > part.last:
+                break
+            if cut.first > first:
+                left.append(OffsetRange(*_at(part), first, cut.first - 1))
+            first = max(first, cut.last + 1)
+        if first <= part.last:
+            left.append(OffsetRange(*_at(part), first, part.last))
+    return tuple(left)
+
+
+def within(ranges: Sequence[OffsetRange], bounds: Sequence[OffsetRange]) -> Ranges:
+    """What of ordered, disjoint ranges lies inside others, which are ordered and disjoint too."""
+    return without(ranges, without(ranges, bounds))
+
+
+def _at(part: OffsetRange) -> tuple[str, int]:
+    return part.topic, part.partition
+
+
+def _touch(one: OffsetRange, following: OffsetRange) -> bool:
+    return _at(one) == _at(following) and following.first <= one.last + 1

@@ -1,0 +1,222 @@
+"""Groups and their deliveries in the embedded store.
+
+Functions over an open transaction; the store begins and ends it.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+from typing import Any
+
+from dagster_bus.core.breaker import Breaker
+from dagster_bus.core.delivery import Delivery, State
+from dagster_bus.core.ranges import Place
+from dagster_bus.core.store import Change, GroupProgress, GroupView, PartitionHead, Tally
+from dagster_bus.core.topic import OffsetRange, TopicPartition
+from dagster_bus.errors import StaleState
+from dagster_bus.stores.common import not_the_next
+from dagster_bus.stores.sqlite import letters, log
+from dagster_bus.stores.sqlite.connection import load_queries
+from dagster_bus.stores.sqlite.ends import Ends
+from dagster_bus.stores.sqlite.rows import delivery_from_row, delivery_to_row
+
+QUERIES = load_queries()
+
+
+def view(
+    connection: sqlite3.Connection,
+    group: str,
+    topics: Sequence[str],
+    *,
+    now_ms: int,
+    due_limit: int,
+) -> GroupView:
+    version, breaker, tally = _account(connection, group)
+    asked = {"group": group, "topics": json.dumps(topics)}
+    heads = connection.execute(QUERIES["partition_heads"], asked).fetchall()
+    due = {"group": group, "now": now_ms, "due_limit": due_limit}
+    rows = connection.execute(QUERIES["deliveries_to_see"], due)
+    seen = [delivery_from_row(row) for row in rows]
+    return GroupView(
+        version=version,
+        heads=tuple(
+            PartitionHead(
+                TopicPartition(topic, partition),
+                frontier,
+                end,
+                ts,
+                bool(is_new),
+                bool(is_held),
+                owner,
+            )
+            for topic, partition, frontier, end, ts, is_new, is_held, owner in heads
+        ),
+        in_flight=tuple(each for each in seen if each.in_flight),
+        due=tuple(each for each in seen if each.state is State.WAITING),
+        tally=tally,
+        breaker=breaker,
+        blocked=sum(each.state is State.BLOCKED for each in seen),
+    )
+
+
+def breaker(connection: sqlite3.Connection, group: str) -> Breaker:
+    return _account(connection, group)[1]
+
+
+def progress(connection: sqlite3.Connection, group: str, topics: Sequence[str]) -> GroupProgress:
+    asked = {"group": group, "topics": json.dumps(topics)}
+    _, _, tally = _account(connection, group)
+    cursors = connection.execute(QUERIES["cursors"], asked).fetchall()
+    sizes = Counter(dict(connection.execute(QUERIES["open_sizes"], (group,)).fetchall()))
+    return GroupProgress(
+        published=sum(newest - before for _, _, before, _, newest in cursors),
+        tally=tally,
+        reserved=sizes[State.RESERVED],
+        running=sizes[State.RUNNING],
+        waiting=sizes[State.WAITING],
+        blocked=sizes[State.BLOCKED],
+        cursors={TopicPartition(topic, number): at for topic, number, _, at, _ in cursors},
+    )
+
+
+def open_deliveries(
+    connection: sqlite3.Connection, group: str, state: State | None
+) -> list[Delivery]:
+    asked = {"group": group, "state": state.value if state else None}
+    rows = connection.execute(QUERIES["open_deliveries"], asked)
+    return [delivery_from_row(row) for row in rows]
+
+
+def deliveries(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Delivery]:
+    rows = connection.execute(QUERIES["deliveries"], (json.dumps(ids),))
+    return [delivery_from_row(row) for row in rows]
+
+
+def holders(
+    connection: sqlite3.Connection, group: str, spans: Sequence[OffsetRange]
+) -> list[tuple[Place, str]]:
+    found = []
+    for span in spans:
+        at = (span.topic, span.partition)
+        id, _ = connection.execute(QUERIES["beginning"], at).fetchone() or (0, 0)
+        asked = {"group": group, "id": id, "first": span.first, "last": span.last}
+        rows = connection.execute(QUERIES["holders"], asked)
+        found += [(Place(*at, offset), delivery) for offset, delivery in rows]
+    return found
+
+
+def commit(connection: sqlite3.Connection, change: Change) -> None:
+    if not change.expected_version:  # a group that has a version is there
+        connection.execute(QUERIES["ensure_group"], (change.group,))
+    if change.expected_version is not None:
+        _advance(connection, change)
+    if change.frontiers:
+        _move_frontiers(connection, change)
+    _put_deliveries(connection, change)
+    if change.redrives:
+        letters.redrive(connection, change.group, change.redrives)
+    if change.breaker is not None:
+        before, after = map(astuple, change.breaker)
+        moved = connection.execute(QUERIES["set_breaker"], (*after, change.group, *before))
+        if not moved.rowcount:
+            raise StaleState(f"the circuit breaker of group {change.group} has changed")
+    tally = change.done
+    for burial in change.burials:
+        tally += letters.bury(connection, burial)
+    if tally != Tally():
+        ended = (tally.processed, tally.filtered, tally.dead_lettered, tally.expired)
+        connection.execute(QUERIES["add_to_account"], (*ended, change.group))
+    if change.told:
+        log.append(connection, Ends(), change.told, change.told_ms)
+
+
+def _account(connection: sqlite3.Connection, group: str) -> tuple[int, Breaker, Tally]:
+    row = connection.execute(QUERIES["group_account"], (group,)).fetchone()
+    if row is None:
+        return 0, Breaker(), Tally()
+    version, failures, paused_until_ms, *ended = row
+    return version, Breaker(failures, paused_until_ms), Tally(*ended)
+
+
+def _advance(connection: sqlite3.Connection, change: Change) -> None:
+    moved = connection.execute(
+        QUERIES["advance_group"], (change.group, change.expected_version)
+    ).rowcount
+    if not moved:
+        raise StaleState(
+            f"group {change.group} has moved on from version {change.expected_version}"
+        )
+
+
+def _move_frontiers(connection: sqlite3.Connection, change: Change) -> None:
+    connection.executemany(
+        QUERIES["move_frontier"],
+        [
+            {
+                "group": change.group,
+                "frontier": offset,
+                "shift": change.shifts.get(at, 0),
+                "owner": change.taker,
+                **at._asdict(),
+            }
+            for at, offset in change.frontiers.items()
+        ],
+    )
+
+
+def _put_deliveries(connection: sqlite3.Connection, change: Change) -> None:
+    """Write the next states of deliveries, and keep the list of open ranges: with the same few
+    statements for one and for very many."""
+    new = [each for each in change.deliveries if each.version == 1]
+    known = [each for each in change.deliveries if each.version > 1]
+    forgotten = [each for each in known if change.forgets(each)]
+    kept = [each for each in known if not change.forgets(each)]
+    rows = {each.id: delivery_to_row(each) for each in kept}
+    still_open = [each for each in known if each.state is not State.DONE]
+    before = _stored_ranges(connection, still_open) if still_open else {}
+    _write_all(connection, "insert_delivery", new, map(delivery_to_row, new))
+    _write_all(connection, "update_delivery", kept, rows.values())
+    _write_all(connection, "forget_delivery", forgotten, map(_version, forgotten))
+    moved = [
+        each
+        for each in known
+        if not each.redriven
+        and (each.state is State.DONE or before[each.id] != rows[each.id]["ranges"])
+    ]
+    if moved:
+        ids = json.dumps([each.id for each in moved])
+        connection.execute(QUERIES["close_ranges"], (ids,))
+    opened = [
+        (each.group, part.first, part.last, each.id, part.topic, part.partition)
+        for each in (*new, *moved)
+        if not each.redriven and each.state is not State.DONE
+        for part in each.ranges
+    ]
+    if opened:
+        connection.executemany(QUERIES["open_range"], opened)
+
+
+def _write_all(
+    connection: sqlite3.Connection,
+    query: str,
+    deliveries: Sequence[Delivery],
+    rows: Iterable[dict[str, Any]],
+) -> None:
+    """Write each delivery, if what is stored is the state before."""
+    if not deliveries:
+        return
+    if connection.executemany(QUERIES[query], rows).rowcount != len(deliveries):
+        raise not_the_next(deliveries)
+
+
+def _version(delivery: Delivery) -> dict[str, Any]:
+    return {"id": delivery.id, "version": delivery.version}
+
+
+def _stored_ranges(
+    connection: sqlite3.Connection, deliveries: Sequence[Delivery]
+) -> dict[str, str]:
+    ids = json.dumps([each.id for each in deliveries])
+    return dict(connection.execute(QUERIES["stored_ranges"], (ids,)).fetchall())
