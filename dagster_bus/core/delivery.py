@@ -15,15 +15,21 @@ at once and counts for nothing. Only a holder can give up: a worker that vanishe
 work, and its successor is the one who can look. So the work of a vanished worker always waits for
 another one, also when no attempt is left: it is exhausted then, and its next holder is to look, to
 find out which events fail alone, or to give up. Each lease gets a new fencing token; whoever shows
-an old token, or comes after the lease has ended, is refused. The functions here only say what the
-next state is: the store makes it so, if nobody else was faster.
+an old token, or comes after the lease has ended, is refused.
+
+Where order matters, events that may not overtake a failed one wait behind it, in its delivery. Its
+failures are not theirs: whenever only such events are left of a delivery, they start afresh. What
+fails as a whole is held against those that failed before.
+
+The functions here only say what the next state is: the store makes it so, if nobody else was
+faster.
 """
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dagster_bus.core.failure import AttemptError
-from dagster_bus.core.ranges import Ranges, count, joined, without
+from dagster_bus.core.ranges import Place, Ranges, count, covering, joined, within, without
 from dagster_bus.core.retry import Decision, GiveUp, RetryAfter
 from dagster_bus.core.topic import OffsetRange
 from dagster_bus.errors import DeliveryError, LeaseLost, ReservationLost, UsageError
@@ -74,6 +80,10 @@ class Delivery:
     """No attempt is left: whoever holds it next is to look, to isolate or to give up."""
     redriven: bool = False
     """Its events are dead letters that were sent back, and are read from there."""
+    behind: tuple[OffsetRange, ...] = ()
+    """Those of its events that only wait for others of them, and did not fail themselves."""
+    doubtful: bool = False
+    """Its last holder left without a word: whether the work was done, only the next one can see."""
     version: int = 1
 
     @property
@@ -83,6 +93,14 @@ class Delivery:
     @property
     def in_flight(self) -> bool:
         return self.state in (State.RESERVED, State.RUNNING)
+
+    @property
+    def failing(self) -> Ranges:
+        """Those of its events that its errors tell of."""
+        return without(self.ranges, self.behind)
+
+    def is_behind(self, place: Place) -> bool:
+        return bool(self.behind) and bool(within(covering([place]), self.behind))
 
     def is_due(self, now_ms: int) -> bool:
         return self.state not in (State.DONE, State.BLOCKED) and now_ms >= self.due_ms
@@ -196,7 +214,7 @@ def fail(
 ) -> Delivery:
     """The worker says that it failed."""
     require_lease(delivery, token=token, now_ms=now_ms)
-    failed = replace(delivery, errors=(*delivery.errors, error))
+    failed = replace(delivery, errors=(*delivery.errors, error), doubtful=False)
     if isinstance(decision, RetryAfter):
         due_ms = now_ms + decision.delay_ms
         return _next(failed, state=State.WAITING, worker=None, due_ms=due_ms)
@@ -207,13 +225,25 @@ def fail(
     return _dead(failed, now_ms)
 
 
-def split(delivery: Delivery, part: Ranges, *, id: str) -> tuple[Delivery, Delivery]:
+def split(delivery: Delivery, part: Ranges, *, id: str, now_ms: int) -> tuple[Delivery, Delivery]:
     """A delivery without some of its events, and another one, not written yet, that has them and
     all that was said of them. The caller says what becomes of both."""
     left = without(delivery.ranges, part)
     if count(left) + count(part) != delivery.size:
         raise UsageError(f"delivery {delivery.id} does not hold all of {', '.join(map(str, part))}")
-    return replace(delivery, ranges=left), replace(delivery, id=id, ranges=part, version=0)
+    other = replace(narrowed(delivery, part, now_ms=now_ms), id=id, version=0)
+    return narrowed(delivery, left, now_ms=now_ms), other
+
+
+def narrowed(delivery: Delivery, part: Ranges, *, now_ms: int) -> Delivery:
+    """A delivery with some of its events only. If none of these has failed, nothing is known
+    against them."""
+    if not delivery.behind:
+        return replace(delivery, ranges=part)
+    behind = within(delivery.behind, part)
+    if part and count(behind) == count(part):
+        return _afresh(replace(delivery, ranges=part), now_ms)
+    return replace(delivery, ranges=part, behind=behind)
 
 
 def settle_rest(delivery: Delivery, *, now_ms: int) -> Delivery:
@@ -230,15 +260,16 @@ def settle_all(delivery: Delivery, *, now_ms: int) -> Delivery:
 
 
 def resume(delivery: Delivery, *, now_ms: int) -> Delivery:
-    """Somebody has mended what blocked the group: the work starts afresh."""
-    return _next(
-        delivery, state=State.WAITING, errors=(), attempt=1, exhausted=False, due_ms=now_ms
-    )
+    """Somebody has mended what blocked the group, or what these events waited for has ended: the
+    work starts afresh."""
+    afresh = _afresh(delivery, now_ms)
+    return _next(afresh, state=State.WAITING, worker=None, due_ms=now_ms)
 
 
 def put_aside(delivery: Delivery, *, now_ms: int) -> Delivery:
     """Whoever was to do this work is not any more, and another one is. No attempt is counted."""
-    return _next(delivery, state=State.WAITING, worker=None, due_ms=now_ms)
+    doubtful = delivery.doubtful or delivery.state is State.RUNNING
+    return _next(delivery, state=State.WAITING, worker=None, due_ms=now_ms, doubtful=doubtful)
 
 
 def abandon(delivery: Delivery, *, now_ms: int) -> Delivery:
@@ -247,10 +278,19 @@ def abandon(delivery: Delivery, *, now_ms: int) -> Delivery:
 
 
 def join(delivery: Delivery, ranges: Ranges) -> Delivery:
-    """Let more events wait together with those of a delivery that waits."""
+    """Let more events wait behind those of a delivery that waits."""
     if delivery.state is not State.WAITING:
         raise DeliveryError(f"delivery {delivery.id} is {delivery.state} and takes no more events")
-    return _next(delivery, ranges=joined([*delivery.ranges, *ranges]))
+    return _next(with_behind(delivery, ranges))
+
+
+def with_behind(delivery: Delivery, ranges: Ranges) -> Delivery:
+    """A delivery, not written yet, with more events that are to wait for those it has."""
+    return replace(
+        delivery,
+        ranges=joined([*delivery.ranges, *ranges]),
+        behind=joined([*delivery.behind, *ranges]),
+    )
 
 
 def give_up(
@@ -283,6 +323,7 @@ def take_back(
         errors=delivery.errors if error is None else (*delivery.errors, error),
         worker=None,
         exhausted=delivery.exhausted or isinstance(decision, GiveUp),
+        doubtful=True,
         due_ms=now_ms if isinstance(decision, GiveUp) else now_ms + decision.delay_ms,
     )
 
@@ -299,6 +340,18 @@ def require_lease(delivery: Delivery, *, token: int, now_ms: int) -> None:
             f"the lease on delivery {delivery.id} (token {token}) ran out "
             f"{now_ms - delivery.due_ms} ms ago; its work will be handed on"
         )
+
+
+def _afresh(delivery: Delivery, now_ms: int) -> Delivery:
+    return replace(
+        delivery,
+        errors=(),
+        attempt=1,
+        exhausted=False,
+        doubtful=False,
+        behind=(),
+        created_ms=now_ms,
+    )
 
 
 def _blocked(delivery: Delivery, now_ms: int) -> Delivery:

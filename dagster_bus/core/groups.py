@@ -19,7 +19,7 @@ from dagster_bus.core.group_config import GroupConfig
 from dagster_bus.core.position import Start
 from dagster_bus.core.ranges import Place, Ranges
 from dagster_bus.core.recovering import IsGone, Look, nobody, nothing_known
-from dagster_bus.core.reporting import Moment, Report, all_of, burials_of, change_of
+from dagster_bus.core.reporting import Moment, Report, all_of, change_of, change_of_giving_up
 from dagster_bus.core.reserving import TRIES, Reserving
 from dagster_bus.core.store import Change, GroupProgress, Store, Tally
 from dagster_bus.core.topic import TopicPartition
@@ -128,12 +128,8 @@ class Group:
     def give_up(self, held: Delivery) -> Delivery:
         """The work was not done, and no attempt is left: its events go to the dead letters, or the
         group stops, if it is to block then."""
-        on_exhausted = self.config.on_exhausted
-        return self._step(
-            held.id,
-            lambda current, now_ms: life.give_up(
-                current, token=held.token, now_ms=now_ms, on_exhausted=on_exhausted
-            ),
+        return self._held(
+            held, lambda current, moment: change_of_giving_up(self.config, current, moment)
         )
 
     def resume(self) -> int:
@@ -210,32 +206,39 @@ class Group:
     def _tell(self, held: Delivery, say: Callable[[Delivery], Report]) -> Delivery:
         """Commit what a holder says of its delivery as it is now."""
 
-        def step() -> Delivery:
-            moment = self._moment()
-            current = self._find(held.id)
-            life.require_lease(current, token=held.token, now_ms=moment.now_ms)
+        def decide(current: Delivery, moment: Moment) -> Change:
             breaker = self._store.breaker(self.config.name) if self.config.retry.breaker else None
-            change = change_of(self.config, current, say(current), moment, breaker)
-            self._store.commit(change)
-            return change.deliveries[0]
+            return change_of(self.config, current, say(current), moment, breaker)
 
-        return self._until_committed(step)
+        return self._held(held, decide)
+
+    def _held(self, held: Delivery, decide: Callable[[Delivery, Moment], Change]) -> Delivery:
+        """Write what follows for a delivery, if the one who speaks still holds its lease."""
+
+        def follow(current: Delivery, moment: Moment) -> Change:
+            life.require_lease(current, token=held.token, now_ms=moment.now_ms)
+            return decide(current, moment)
+
+        return self._write(held.id, follow)
 
     def _step(self, id: str, follow: Callable[[Delivery, int], Delivery]) -> Delivery:
-        """Write the next state of one delivery, and the dead letters that follow from it."""
+        """Write the next state of one delivery."""
+        name, lasting = self.config.name, self.config.lasting
+        return self._write(
+            id,
+            lambda current, moment: Change(
+                group=name, deliveries=(follow(current, moment.now_ms),), lasting=lasting
+            ),
+        )
+
+    def _write(self, id: str, follow: Callable[[Delivery, Moment], Change]) -> Delivery:
+        """Write what follows from the present state of a delivery; returns its next one."""
 
         def step() -> Delivery:
-            following = follow(self._find(id), self._clock())
-            burials = burials_of(self.config, [following])
-            self._store.commit(
-                Change(
-                    group=self.config.name,
-                    deliveries=(following,),
-                    burials=burials,
-                    lasting=self.config.lasting,
-                )
-            )
-            return following
+            moment = self._moment()
+            change = follow(self._find(id), moment)
+            self._store.commit(change)
+            return change.deliveries[0]
 
         return self._until_committed(step)
 

@@ -6,7 +6,7 @@ the worker.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dagster_bus.core import breaker as circuit
 from dagster_bus.core import delivery as life
@@ -15,7 +15,7 @@ from dagster_bus.core.delivery import Delivery, OnExhausted, Outcome
 from dagster_bus.core.failure import describe, fingerprint
 from dagster_bus.core.group_config import GroupConfig
 from dagster_bus.core.ranges import Ranges, count, joined
-from dagster_bus.core.retry import Decision, GiveUp, decide, names_of
+from dagster_bus.core.retry import Decision, GiveUp, RetryAfter, decide, names_of
 from dagster_bus.core.store import Burial, Change, Tally
 from dagster_bus.errors import UsageError
 
@@ -27,8 +27,8 @@ class Failed:
     ranges: Ranges
     error: BaseException
     behind: Ranges = ()
-    """Events that may not be done before these. They wait with them; and if these are given up,
-    start afresh."""
+    """Events that may not be done before these. They wait with them, and have not failed; if these
+    are done or given up, they start afresh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,49 +105,99 @@ def burials_of(config: GroupConfig, deliveries: Iterable[Delivery]) -> tuple[Bur
     )
 
 
+def change_of_giving_up(config: GroupConfig, current: Delivery, moment: Moment) -> Change:
+    """The change that follows when a holder has seen that work without attempts left was not done.
+    Its first delivery is the one given up."""
+
+    def end(delivery: Delivery) -> Delivery:
+        return life.give_up(
+            delivery,
+            token=current.token,
+            now_ms=moment.now_ms,
+            on_exhausted=config.on_exhausted,
+        )
+
+    blocks = config.on_exhausted is OnExhausted.BLOCK
+    deliveries = [end(current)] if blocks else _let_go(current, (), moment, end)
+    return Change(
+        group=config.name,
+        deliveries=tuple(deliveries),
+        burials=burials_of(config, deliveries),
+        lasting=config.lasting,
+    )
+
+
 def _next_states(
     config: GroupConfig, current: Delivery, report: Report, moment: Moment
 ) -> tuple[Delivery, list[Delivery]]:
     """The next state of the delivery, and the new ones that part of its events go on in."""
-    apart: list[Delivery] = []
+    if len(report.failed) == 1 and report.size == current.size:
+        (failed,) = report.failed
+        if failed.ranges == current.ranges:
+            first, *apart = _after_failure(config, current, failed, moment)
+            return first, apart
+    apart = []
     rest = current
     for failed in report.failed:
-        decision = decision_on(config, current, failed.error, moment)
-        if failed.ranges == current.ranges and report.size == current.size:
-            return _failed(current, failed, decision, config.on_exhausted, moment.now_ms), []
-        rest, more = _split_off(rest, failed, decision, config.on_exhausted, moment)
-        apart += more
+        rest, part = _split(rest, failed.ranges, moment)
+        rest, _ = _split(rest, failed.behind, moment)
+        apart += _after_failure(config, part, failed, moment)
     for refused in report.refused:
-        rest, more = _split_off(rest, refused, GiveUp(), OnExhausted.DEAD_LETTER, moment)
-        apart += more
+        rest, part = _split(rest, refused.ranges, moment)
+        rest, _ = _split(rest, refused.behind, moment)
+        apart += _refused(part, refused, moment)
     if report.returned:
-        rest, part = life.split(rest, report.returned, id=moment.new_id())
+        rest, part = _split(rest, report.returned, moment)
         apart.append(life.hand_back(part, token=part.token, now_ms=moment.now_ms))
     settled = joined([*report.processed, *report.filtered, *report.expired])
     if count(settled) + sum(each.size for each in apart) != report.size:
         raise UsageError(f"a report on delivery {current.id} names an event twice")
-    rest, _ = life.split(rest, settled, id=current.id)
+    rest, _ = _split(rest, settled, moment)
     return life.settle_rest(rest, now_ms=moment.now_ms), apart
 
 
-def _split_off(
-    rest: Delivery,
-    failed: Failed,
-    decision: Decision,
-    on_exhausted: OnExhausted,
-    moment: Moment,
-) -> tuple[Delivery, list[Delivery]]:
-    """A delivery without what has failed, and the new ones that this goes on in."""
-    isolating = on_exhausted is OnExhausted.ISOLATE and not rest.exhausted
-    goes_on = on_exhausted is OnExhausted.BLOCK or (isolating and count(failed.ranges) > 1)
-    buried = isinstance(decision, GiveUp) and not goes_on
-    together = failed.ranges if buried else joined([*failed.ranges, *failed.behind])
-    rest, part = life.split(rest, together, id=moment.new_id())
-    apart = [_failed(part, failed, decision, on_exhausted, moment.now_ms)]
-    if buried and failed.behind:
-        rest, part = life.split(rest, failed.behind, id=moment.new_id())
-        apart.append(life.resume(part, now_ms=moment.now_ms))
-    return rest, apart
+def _split(delivery: Delivery, part: Ranges, moment: Moment) -> tuple[Delivery, Delivery]:
+    return life.split(delivery, part, id=moment.new_id(), now_ms=moment.now_ms)
+
+
+def _after_failure(
+    config: GroupConfig, part: Delivery, failed: Failed, moment: Moment
+) -> list[Delivery]:
+    """What becomes of events that have failed together, and of those behind them. The first of the
+    deliveries has the name of the given one."""
+    decision = decision_on(config, part, failed.error, moment)
+    on_exhausted = config.on_exhausted
+    isolates = on_exhausted is OnExhausted.ISOLATE and part.size > 1 and not part.exhausted
+    if isinstance(decision, RetryAfter) or on_exhausted is OnExhausted.BLOCK or isolates:
+        together = life.with_behind(part, failed.behind)
+        return [_failed(together, failed, decision, on_exhausted, moment.now_ms)]
+    return _let_go(part, failed.behind, moment, lambda each: _dead(each, failed, moment.now_ms))
+
+
+def _refused(part: Delivery, refused: Failed, moment: Moment) -> list[Delivery]:
+    """Events are given up whatever the policy says, those too that had not failed before."""
+    others: list[Delivery] = []
+    if part.behind:
+        part, other = _split(part, part.behind, moment)
+        others.append(_dead(other, refused, moment.now_ms))
+    own = _let_go(part, refused.behind, moment, lambda each: _dead(each, refused, moment.now_ms))
+    return own + others
+
+
+def _let_go(
+    part: Delivery, tail: Ranges, moment: Moment, end: Callable[[Delivery], Delivery]
+) -> list[Delivery]:
+    """Give up on what has failed. What waited behind it starts afresh, in a delivery of its own."""
+    waiting = joined([*part.behind, *tail])
+    ended = end(life.narrowed(part, part.failing, now_ms=moment.now_ms))
+    if not waiting:
+        return [ended]
+    other = replace(part, id=moment.new_id(), ranges=waiting, version=0)
+    return [ended, life.resume(other, now_ms=moment.now_ms)]
+
+
+def _dead(delivery: Delivery, failed: Failed, now_ms: int) -> Delivery:
+    return _failed(delivery, failed, GiveUp(), OnExhausted.DEAD_LETTER, now_ms)
 
 
 def decision_on(

@@ -222,8 +222,8 @@ class Reserving:
     ) -> tuple[Ranges, tuple[Delivery, ...]]:
         """What of some ranges can be taken now, and the waiting deliveries that some of it is to
         join, because an earlier event of the same key is there. From the first event on whose key
-        is under way just now, or waits in another window where those are kept apart, a partition's
-        events are left for later.
+        is under way just now, or waits in a delivery that takes no more, a partition's events are
+        left for later.
         """
         held_back = {head.partition for head in heads if head.is_held}
         behind = [part for part in ranges if (part.topic, part.partition) in held_back]
@@ -245,8 +245,11 @@ class Reserving:
         return taken, tuple(joining)
 
     def _fits(self, waiting: Delivery, window: Window) -> bool:
-        """Whether events of a window may join a delivery. Only a table has to know its windows."""
-        return waiting.window == window.key or not self._config.lasting
+        """Whether events of a window may join a delivery. A table has to know its windows, and must
+        not take them for done, if it turns out that it has the delivery already."""
+        if not self._config.lasting:
+            return True
+        return waiting.window == window.key and not waiting.doubtful
 
     def _commit(self, *deliveries: Delivery) -> None:
         lasting = self._config.lasting

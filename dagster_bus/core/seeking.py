@@ -99,5 +99,6 @@ def _left(
         yield life.abandon(each, now_ms=moment.now_ms)
         rest = tuple(part for part in each.ranges if (part.topic, part.partition) not in heads)
         if rest:
-            other = replace(each, id=moment.new_id(), ranges=rest, version=0, token=0)
+            left = life.narrowed(each, rest, now_ms=moment.now_ms)
+            other = replace(left, id=moment.new_id(), version=0, token=0)
             yield life.put_aside(other, now_ms=moment.now_ms)

@@ -122,7 +122,7 @@ def _reported(now: Mapping[str, Delivery], told: Told, now_ms: int) -> Delivery:
     settled = joined([*report.processed, *report.filtered, *report.expired])
     if settled == current.ranges:
         return life.settle_all(current, now_ms=now_ms)
-    rest, _ = life.split(current, settled, id=current.id)
+    rest, _ = life.split(current, settled, id=current.id, now_ms=now_ms)
     return life.settle_rest(rest, now_ms=now_ms)
 
 

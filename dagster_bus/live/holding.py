@@ -6,7 +6,7 @@ the process dies before, others find the lease without its holder, and deliver t
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.event import Event
@@ -56,7 +56,7 @@ class Holder(Desk):
         ledger.left_out(sifted.filtered, sifted.expired, now_s)
         self._ledgers[name] = ledger
         self._renew_at[name] = now_s + self._beat_s
-        self._lanes.put(Job(event, held.attempt, name) for event in sifted.wanted)
+        self._lanes.put(_jobs(held, name, sifted.wanted))
 
     def _succeeded(self, job: Job, now_s: float) -> None:
         if ledger := self._ledgers.get(job.delivery or ""):
@@ -124,3 +124,9 @@ class Holder(Desk):
     @property
     def _is_settled(self) -> bool:
         return not self._ledgers
+
+
+def _jobs(held: Delivery, name: str, events: Iterable[Event]) -> Iterator[Job]:
+    for event in events:
+        job = Job(event, held.attempt, name)
+        yield job._replace(attempt=1) if held.is_behind(job.place) else job

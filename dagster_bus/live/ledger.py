@@ -31,7 +31,7 @@ class Ledger:
         self._filtered: list[Place] = []
         self._expired: list[Place] = []
         self._returned: list[Place] = []
-        self._failed: dict[tuple[type, str], _Fate] = {}
+        self._failed: dict[tuple[type, str, bool], _Fate] = {}
         self._told = 0
         self._first_s = 0.0
         self._last_s = 0.0
@@ -82,8 +82,9 @@ class Ledger:
 
     def failed(self, job: Job, error: BaseException, behind: Iterable[Job], now_s: float) -> None:
         """An event that failed, and those that have to wait with it. What fails with the same
-        words is tried again together, so that a breakdown does not end in thousands of waits."""
-        kind = (type(error), in_words(error))
+        words, and as often, is tried again together, so that a breakdown does not end in thousands
+        of waits."""
+        kind = (type(error), in_words(error), self.held.is_behind(job.place))
         fate = self._failed.setdefault(kind, _Fate(error))
         waiting = [other.place for other in behind]
         fate.places.append(job.place)

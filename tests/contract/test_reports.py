@@ -270,6 +270,85 @@ def test_by_key_the_successors_of_an_event_that_dies_start_afresh(
     assert (held(group, again), again.attempt, again.errors) == ([2], 1, ())
 
 
+def test_by_key_what_waited_behind_a_failed_event_has_all_its_attempts(
+    store: Store, clock: FakeClock
+) -> None:
+    bus, group = one_partition(store, clock, order=Order.KEY)
+    keyed(bus, "a", "a", "a")
+    delivery = begin(group)
+    for _ in range(2):
+        group.report(delivery, Report(failed=(Failed(at(1), ValueError("bad"), behind=at(2, 3)),)))
+        clock.advance(10_000)
+        delivery = begin(group)
+    assert (delivery.attempt, delivery.failing, delivery.behind) == (3, at(1), at(2, 3))
+    second = Failed(at(2), TypeError("its own"), behind=at(3))
+    group.report(delivery, Report(processed=at(1), failed=(second,)))
+    clock.advance(1_000)
+    again = begin(group)
+    assert (again.attempt, again.failing, again.behind) == (2, at(2), at(3))
+    assert [error.type for error in again.errors] == ["TypeError"]
+    group.report(again, Report(processed=at(2)))
+    assert group.fail(again, OSError()).errors[0].attempt == 1, "of the third this was the first"
+
+
+def test_by_key_what_fails_as_a_whole_is_held_against_those_that_failed_before(
+    store: Store, clock: FakeClock
+) -> None:
+    bus, group = one_partition(store, clock, order=Order.KEY)
+    keyed(bus, "a")
+    group.fail(begin(group), ValueError("bad"))
+    keyed(bus, "a", "a")
+    assert group.reserve() == [], "they have joined the first"
+    for delay_ms in (1_000, 2_000):
+        clock.advance(delay_ms)
+        delivery = begin(group)
+        assert held(group, delivery) == [1, 2, 3]
+        group.fail(delivery, ValueError("bad"))
+    (letter,) = bus.dead_letters("readers").list()
+    assert (letter.event.offset, len(letter.errors)) == (1, 3)
+    afresh = begin(group)
+    assert (held(group, afresh), afresh.attempt, afresh.errors) == ([2, 3], 1, ())
+
+
+def test_by_key_a_holder_that_gives_up_lets_those_behind_start_afresh(
+    store: Store, clock: FakeClock
+) -> None:
+    bus, group = one_partition(store, clock, order=Order.KEY, retry=RetryPolicy(max_attempts=2))
+    keyed(bus, "a", "a")
+    group.report(begin(group), Report(failed=(Failed(at(1), ValueError(), behind=at(2)),)))
+    clock.advance(60_000)
+    begin(group)
+    clock.advance(5_000)
+    looker = begin(group)
+    assert group.is_exhausted(looker)
+    group.give_up(looker)
+    assert [each.event.offset for each in bus.dead_letters("readers").list()] == [1]
+    afresh = begin(group)
+    assert (held(group, afresh), afresh.attempt, afresh.errors) == ([2], 1, ())
+
+
+@pytest.mark.parametrize("leaves", ["killed", "told to stop"])
+def test_by_key_nothing_joins_a_delivery_that_a_table_may_have_already(
+    store: Store, clock: FakeClock, leaves: str
+) -> None:
+    """Its next holder may find its rows there, and settle it as it is."""
+    bus, group = one_partition(store, clock, order=Order.KEY)
+    keyed(bus, "a")
+    delivery = begin(group)
+    if leaves == "killed":
+        clock.advance(5_000)
+        assert group.reserve() == [], "it waits for its next attempt"
+    else:
+        group.hand_back(delivery)
+        assert group.reserve(most=0) == []
+    keyed(bus, "b", "a")
+    (open_one,) = group.open_deliveries()
+    assert open_one.doubtful
+    fresh = [each for each in group.take("run", most=5) if each.id != open_one.id]
+    assert [held(group, each) for each in fresh] == ([[2]] if leaves == "killed" else [])
+    assert sum(each.size for each in group.open_deliveries() if each.id == open_one.id) == 1
+
+
 def test_by_key_nobody_overtakes_a_key_that_is_under_way(store: Store, clock: FakeClock) -> None:
     bus, group = one_partition(store, clock, order=Order.KEY, max_inflight=5)
     keyed(bus, "a", "b")

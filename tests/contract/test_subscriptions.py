@@ -450,6 +450,20 @@ def test_what_waits_behind_a_dead_letter_goes_on_afresh(bus: Bus) -> None:
     assert payloads_of_letters(bus, "readers") == [0]
 
 
+@pytest.mark.parametrize("order", ["key", "partition"])
+def test_an_event_that_waited_behind_others_has_all_its_attempts(bus: Bus, order: str) -> None:
+    """Every seventh fails once, many of them behind another: with two attempts none dies."""
+    seen = Seen(fail=lambda n: n % 7 == 0 and seen.payloads.count(n) < 2)
+    bus.publish_many("keyed", [Message(n, f"k{n % 3}") for n in range(150)])
+    retry = {"max_attempts": 2, "base_delay_ms": 5}
+    bus.subscribe("keyed", seen, group="readers", order=order, retry=retry)
+    seen.wait(150 + len(range(0, 150, 7)))
+    assert bus.idle(LONG_S)
+    assert bus.group("readers").progress().tally == Tally(processed=150)
+    by_key = [[n for n in dict.fromkeys(seen.payloads) if n % 3 == key] for key in range(3)]
+    assert [numbers == sorted(numbers) for numbers in by_key] == [True] * 3
+
+
 def test_two_events_of_a_key_are_never_handled_at_once(bus: Bus) -> None:
     at_work: set[str] = set()
     orders: dict[str, list[int]] = {}

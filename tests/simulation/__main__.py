@@ -29,6 +29,7 @@ def main() -> int:
 
 
 def _open_mongo_store() -> Store:
+    mongo.drop_databases()  # those of the histories before
     return open_store(mongo.fresh_database_url())
 
 
@@ -55,6 +56,8 @@ def _run_all(seeds: range, new_store: Callable[[], Store]) -> int:
         except WentWrong as error:
             wrong.append(seed)
             print(f"\n{error}\n", file=sys.stderr)
+        if not sys.stdout.isatty() and done < len(seeds):
+            continue
         spent = time.monotonic() - began
         print(f"\r{done} of {len(seeds)} histories, {len(wrong)} went wrong, {spent:.0f} s", end="")
     print()

@@ -6,7 +6,7 @@ each event is in one place before and after. Between two steps the store must be
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from dagster_bus.core.breaker import PROBE_EVENTS, Breaker, Circuit
@@ -20,7 +20,7 @@ from dagster_bus.core.store import Change, LetterQuery, Store, Tally
 from dagster_bus.core.topic import TopicPartition
 from dagster_bus.core.window import hour_of
 from tests.simulation.account import Account
-from tests.simulation.fates import Part, Rules, part_of
+from tests.simulation.fates import Part, Rules, among, part_of
 from tests.simulation.intents import (
     Begin,
     GiveUp,
@@ -52,6 +52,8 @@ class Referee:
         self.frontiers = dict(self.starts)
         self.begun: set[TopicPartition] = set()
         self.breaker = Breaker()
+        self.failures: Counter[Place] = Counter()
+        """How often each event was part of what failed, or was held by a worker that vanished."""
         self.touched = False
         """Something was written since the store was last looked at."""
         self.moved = False
@@ -113,6 +115,9 @@ class Referee:
             assert each.version == (old.version + 1 if old else 1), "a state follows the stored one"
             if old:
                 assert _identity(each) == _identity(old)
+                if each.created_ms != old.created_ms:
+                    assert (each.created_ms, each.exhausted) == (intent.now_ms, False)
+                    assert old.behind or old.state is State.BLOCKED, "others do not start afresh"
         self._judges[type(intent)](change, intent)
         for each in change.deliveries:
             if each.state is State.DONE:
@@ -194,11 +199,14 @@ class Referee:
         self._counts["joined"] += 1
         assert self.config.order is Order.KEY
         assert old.state is State.WAITING
-        assert part_of(new)[1:] == part_of(old)[1:]
-        before, after = set(places_of(old.ranges)), set(places_of(new.ranges))
-        assert before < after
-        added = after - before
-        keys = {(p.partition, self.log.events[p].key) for p in before}
+        assert not (self.config.lasting and old.doubtful), "the table may have it already"
+        before, after = part_of(old), part_of(new)
+        added = after.places - before.places
+        assert added
+        assert before == after._replace(places=after.places - added, behind=after.behind - added), (
+            "who joins waits behind those that are there"
+        )
+        keys = {(p.partition, self.log.events[p].key) for p in before.places}
         for place in added:
             event = self.log.events[place]
             assert event.key is not None
@@ -221,7 +229,7 @@ class Referee:
             coming = intent.look(old) is Worker.COMING
             self._counts["reservation extended" if coming else "reservation lost"] += 1
             assert new.state is (State.RESERVED if coming else State.WAITING)
-            assert part_of(new)[3:] == part_of(old)[3:], "a lost reservation is no attempt"
+            assert part_of(new) == part_of(old)._replace(state=new.state), "that is no attempt"
         else:
             assert (old.state, new.state) == (State.RUNNING, State.WAITING)
             self._taken_back(old, new, now_ms)
@@ -229,6 +237,9 @@ class Referee:
     def _taken_back(self, old: Delivery, new: Delivery, now_ms: int) -> None:
         """A worker that vanished has made an attempt, unless it was only to look."""
         self._counts["looker vanished" if old.exhausted else "worker vanished"] += 1
+        self.failures.update(places_of(old.ranges))
+        assert new.doubtful
+        assert (new.ranges, new.behind) == (old.ranges, old.behind)
         if old.exhausted:
             assert new.exhausted
             assert new.errors == old.errors
@@ -237,7 +248,9 @@ class Referee:
         last = new.errors[-1]
         assert (last.type, last.worker) == ("WorkerGone", old.worker)
         assert last.attempt == len(new.errors)
-        assert new.exhausted is self._rules.ends_attempts(old, WorkerGone(), now_ms)
+        assert new.exhausted is self._rules.ends_attempts(
+            part_of(old), now_ms - old.created_ms, WorkerGone()
+        )
 
     def _may_reserve(self, intent: Tick, new: Delivery) -> None:
         if intent.worker is None:
@@ -276,7 +289,8 @@ class Referee:
 
     def _hand_back(self, change: Change, intent: HandBack) -> None:
         old, new = self._said(change, intent)
-        assert part_of(new) == part_of(old)._replace(state=State.WAITING), "it is no attempt"
+        waiting = part_of(old)._replace(state=State.WAITING, doubtful=True)
+        assert part_of(new) == waiting, "it is no attempt"
 
     def _give_up(self, change: Change, intent: GiveUp) -> None:
         old, new = self._said(change, intent)
@@ -284,8 +298,11 @@ class Referee:
             assert part_of(new) == part_of(old)._replace(state=State.BLOCKED)
             self._counts["given up, and blocked"] += 1
             return
-        dead = part_of(old)._replace(state=State.DONE, outcome=Outcome.DEAD_LETTERED)
+        failing = among(part_of(old), part_of(old).places - part_of(old).behind)
+        dead = failing._replace(state=State.DONE, outcome=Outcome.DEAD_LETTERED)
         assert part_of(new) == dead
+        waiting = [part_of(each) for each in change.deliveries[1:]]
+        assert waiting == [Part(part_of(old).behind, State.WAITING)] * bool(old.behind)
         assert change.done == Tally()
         self._buried(change)
         self._counts["given up"] += 1
@@ -305,7 +322,9 @@ class Referee:
         for how, places in settled.items():
             for place in places:
                 self.account.end(place, how)
-        self._buried(change)
+        for failed in report.failed:
+            self.failures.update(places_of(failed.ranges))
+        self._buried(change, {p for each in report.refused for p in places_of(each.ranges)})
         self._breaks(change, intent)
         self._count(old, change, report)
 
@@ -345,7 +364,8 @@ class Referee:
         for new in change.deliveries:
             old = self.open[new.id]
             assert (old.state, new.state) == (State.BLOCKED, State.WAITING)
-            assert (new.errors, new.exhausted, new.ranges) == ((), False, old.ranges)
+            assert part_of(new) == Part(part_of(old).places, State.WAITING)
+            self._forget_failures(new)
             self._counts["resumed"] += 1
 
     def _redrive(self, change: Change, intent: Redrive) -> None:
@@ -361,6 +381,7 @@ class Referee:
             self._counts["sent back"] += 1
         for each in change.deliveries:
             assert (each.state, each.redriven, each.errors) == (State.WAITING, True, ())
+            self._forget_failures(each)
 
     def _seek(self, change: Change, intent: Seek) -> None:
         self.moved = True
@@ -371,7 +392,8 @@ class Referee:
             part = part_of(old)
             rest = frozenset(p for p in part.places if (p.topic, p.partition) not in chosen)
             if rest != part.places and not old.redriven and rest:
-                kept[part._replace(places=rest, state=State.WAITING)] += 1
+                doubtful = old.state is State.RUNNING or among(part, rest).doubtful
+                kept[among(part, rest)._replace(state=State.WAITING, doubtful=doubtful)] += 1
         going = Counter(part_of(x) for x in change.deliveries if x.state is not State.DONE)
         assert going == kept, "what lies elsewhere goes on"
         gone = [each for each in change.deliveries if each.state is State.DONE]
@@ -384,11 +406,19 @@ class Referee:
         assert self.holds(intent), "nobody is believed whose lease is lost"
         return self.open[intent.held.id], change.deliveries[0]
 
-    def _buried(self, change: Change) -> None:
+    def _forget_failures(self, delivery: Delivery) -> None:
+        for place in places_of(delivery.ranges):
+            del self.failures[place]
+
+    def _buried(self, change: Change, refused: Set[Place] = frozenset()) -> None:
         dead = [each for each in change.deliveries if each.outcome is Outcome.DEAD_LETTERED]
         assert [burial.delivery for burial in change.burials] == dead
         for each in dead:
-            assert len(each.errors) <= self.config.retry.max_attempts + each.exhausted
+            most = self.config.retry.max_attempts
+            assert len(each.errors) <= most + each.exhausted
+            if self._rules.are_plain and not self.moved:
+                early = [p for p in places_of(each.ranges) if self.failures[p] < most]
+                assert set(early) <= refused, "each event has all attempts for itself"
             self.account.bury(each)
             self._counts["buried again" if each.redriven else "buried"] += 1
 
@@ -490,7 +520,7 @@ class Referee:
 
 
 def _identity(delivery: Delivery) -> tuple[object, ...]:
-    return delivery.group, delivery.window, delivery.created_ms, delivery.redriven
+    return delivery.group, delivery.window, delivery.redriven
 
 
 def _unmoved(delivery: Delivery) -> tuple[object, ...]:

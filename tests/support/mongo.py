@@ -17,23 +17,33 @@ PREFIX = f"bus-test-{os.getpid()}"
 _held = ExitStack()
 _urls: list[str] = []
 _numbers = itertools.count(1)
+_made: list[str] = []
 
 
 def fresh_database_url() -> str:
-    """The address of a database that does not exist yet. Those of the session go with the server;
-    on a server of the user's they are dropped at the end."""
+    """The address of a database that does not exist yet, and will not after the test."""
     if not _urls:
         folder = _held.enter_context(TemporaryDirectory(prefix="dagster-bus-mongo-"))
         _urls.append(_held.enter_context(mongo_url(PLACEHOLDER, Path(folder))))
-    return _urls[0].replace(PLACEHOLDER, f"{PREFIX}-{next(_numbers)}")
+    _made.append(f"{PREFIX}-{next(_numbers)}")
+    return _urls[0].replace(PLACEHOLDER, _made[-1])
+
+
+def drop_databases() -> None:
+    """Drop what was made so far. A server holds some thirty files open for each of them, and dies
+    of the system's limit after a few hundred."""
+    if _made:
+        with MongoClient[dict[str, object]](_urls[0]) as client:
+            for name in _made:
+                client.drop_database(name)
+        _made.clear()
+
+
+def pytest_runtest_logfinish() -> None:
+    drop_databases()
 
 
 def pytest_sessionfinish() -> None:
-    if _urls and os.environ.get("MONGO_URL"):
-        with MongoClient[dict[str, object]](_urls[0]) as client:
-            for name in client.list_database_names():
-                if name.startswith(f"{PREFIX}-"):
-                    client.drop_database(name)
     _urls.clear()
     _held.close()
 

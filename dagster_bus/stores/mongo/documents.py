@@ -189,7 +189,7 @@ def delivery_to_document(delivery: Delivery) -> Document:
         "_id": delivery.id,
         "group": delivery.group,
         "window": delivery.window,
-        "ranges": [[r.topic, r.partition, r.first, r.last] for r in delivery.ranges],
+        "ranges": _ranges_to_list(delivery.ranges),
         "size": delivery.size,
         "state": delivery.state.value,
         "outcome": delivery.outcome.value if delivery.outcome else None,
@@ -202,12 +202,22 @@ def delivery_to_document(delivery: Delivery) -> Document:
         "createdMs": delivery.created_ms,
         "exhausted": delivery.exhausted,
         "redriven": delivery.redriven,
+        "behind": _ranges_to_list(delivery.behind),
+        "doubtful": delivery.doubtful,
         "version": delivery.version,
     }
 
 
+def _ranges_to_list(ranges: Iterable[OffsetRange]) -> list[list[str | int]]:
+    return [[part.topic, part.partition, part.first, part.last] for part in ranges]
+
+
 def ranges_of(delivery: Document) -> tuple[OffsetRange, ...]:
-    return tuple(OffsetRange(*part) for part in delivery["ranges"])
+    return _ranges_from_list(delivery["ranges"])
+
+
+def _ranges_from_list(ranges: Iterable[list[Any]]) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange(*part) for part in ranges)
 
 
 def delivery_from_document(document: Document) -> Delivery:
@@ -228,6 +238,8 @@ def delivery_from_document(document: Document) -> Delivery:
         created_ms=document["createdMs"],
         exhausted=document.get("exhausted", False),
         redriven=document.get("redriven", False),
+        behind=_ranges_from_list(document.get("behind", ())),
+        doubtful=document.get("doubtful", True),
         version=document["version"],
     )
 

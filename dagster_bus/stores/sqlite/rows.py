@@ -12,6 +12,8 @@ from dagster_bus.stores.common import errors_from_text, errors_to_text
 
 OFFSET_BITS = 40
 
+NO_RANGES = "[]"
+
 
 def position(partition_id: int, offset: int) -> int:
     """The key of an event: its partition, then its offset."""
@@ -37,21 +39,30 @@ def delivery_to_row(delivery: Delivery) -> dict[str, Any]:
         "version": delivery.version,
         "exhausted": delivery.exhausted,
         "redriven": delivery.redriven,
+        "behind": ranges_to_text(delivery.behind),
+        "doubtful": delivery.doubtful,
     }
 
 
 def ranges_to_text(ranges: Iterable[OffsetRange]) -> str:
+    if not ranges:
+        return NO_RANGES
     return json.dumps([[part.topic, part.partition, part.first, part.last] for part in ranges])
+
+
+def ranges_from_text(text: str) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange(*part) for part in json.loads(text)) if text != NO_RANGES else ()
 
 
 def delivery_from_row(row: Sequence[Any]) -> Delivery:
     id, group, window, ranges, _, state, outcome, attempt, reservation, token = row[:10]
-    due_ms, worker, errors, created_ms, version, exhausted, redriven = row[10:]
+    due_ms, worker, errors, created_ms, version = row[10:15]
+    exhausted, redriven, behind, doubtful = row[15:]
     return Delivery(
         id=id,
         group=group,
         window=window,
-        ranges=tuple(OffsetRange(*part) for part in json.loads(ranges)),
+        ranges=ranges_from_text(ranges),
         state=State(state),
         outcome=Outcome(outcome) if outcome else None,
         attempt=attempt,
@@ -64,6 +75,8 @@ def delivery_from_row(row: Sequence[Any]) -> Delivery:
         version=version,
         exhausted=bool(exhausted),
         redriven=bool(redriven),
+        behind=ranges_from_text(behind),
+        doubtful=bool(doubtful),
     )
 
 

@@ -316,9 +316,11 @@ SET next_offset = excluded.next_offset,
 
 -- name: insert_delivery
 INSERT INTO deliveries (id, group_name, window, ranges, size, state, outcome, attempt, reservation,
-                        token, due_ms, worker, errors, created_ms, version, exhausted, redriven)
+                        token, due_ms, worker, errors, created_ms, version, exhausted, redriven,
+                        behind, doubtful)
 VALUES (:id, :group_name, :window, :ranges, :size, :state, :outcome, :attempt, :reservation,
-        :token, :due_ms, :worker, :errors, :created_ms, :version, :exhausted, :redriven)
+        :token, :due_ms, :worker, :errors, :created_ms, :version, :exhausted, :redriven,
+        :behind, :doubtful)
 ON CONFLICT DO NOTHING
 
 -- name: stored_ranges
@@ -328,7 +330,8 @@ SELECT id, ranges FROM deliveries WHERE id IN (SELECT value FROM json_each(?))
 UPDATE deliveries
 SET ranges = :ranges, size = :size, state = :state, outcome = :outcome, attempt = :attempt,
     reservation = :reservation, token = :token, due_ms = :due_ms, worker = :worker,
-    errors = :errors, version = :version, exhausted = :exhausted
+    errors = :errors, created_ms = :created_ms, version = :version, exhausted = :exhausted,
+    behind = :behind, doubtful = :doubtful
 WHERE id = :id AND version = :version - 1
 
 -- name: forget_delivery

@@ -1,8 +1,10 @@
 -- The embedded store, third version: parts of deliveries, redriven letters, circuit breakers.
 --
 -- groups        has the failures of its circuit breaker in a row, and until when it pauses
--- deliveries    may be exhausted (only to be looked at, isolated or given up), and redriven (their
---               events are dead letters that were sent back; they open no ranges)
+-- deliveries    may be exhausted (only to be looked at, isolated or given up), redriven (their
+--               events are dead letters that were sent back; they open no ranges) and doubtful
+--               (their last holder left without a word); some of their events may only wait behind
+--               the others
 -- open_ranges   are those of one delivery each: an event may be in two, if a group was sent back
 -- dead_letters  are dead or redriven; patched is the payload that one was sent back with
 -- letter_counts dead letters by error, so that nobody has to count them
@@ -13,6 +15,8 @@ ALTER TABLE groups ADD COLUMN paused_until_ms INTEGER NOT NULL DEFAULT 0;
 
 ALTER TABLE deliveries ADD COLUMN exhausted INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE deliveries ADD COLUMN redriven INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE deliveries ADD COLUMN behind TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE deliveries ADD COLUMN doubtful INTEGER NOT NULL DEFAULT 1;
 
 CREATE TABLE open_ranges_3 (
     group_name   TEXT    NOT NULL,
