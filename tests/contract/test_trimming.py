@@ -1,12 +1,15 @@
 """Retention and compaction on every store, while others read."""
 
 import threading
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from dagster_bus.core.bus import Bus
 from dagster_bus.core.event import Message
-from dagster_bus.core.store import Bounds, Store
+from dagster_bus.core.groups import Group
+from dagster_bus.core.store import Bounds, GroupView, Store
 from dagster_bus.core.topic import OffsetRange, TopicConfig, TopicPartition
 from dagster_bus.errors import OffsetTrimmed
 from tests.support.builders import (
@@ -219,6 +222,42 @@ def test_a_group_that_was_away_while_the_log_was_trimmed_goes_on_with_what_is_le
     settle(bus, "away")
     progress = bus.group("away").progress()
     assert (progress.published, progress.lag, progress.tally.processed) == (8, 0, 8)
+
+
+class TrimmedMeanwhile:
+    """A store whose log is trimmed right after a group was looked at, once."""
+
+    def __init__(self, store: Store, first: int) -> None:
+        self._store = store
+        self._first: int | None = first
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def view(self, *args: Any, **kwargs: Any) -> GroupView:
+        found = self._store.view(*args, **kwargs)
+        first, self._first = self._first, None
+        if first is not None:
+            self._store.trim(ORDERS, first, 100)
+        return found
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_group_takes_nothing_that_was_trimmed_while_it_decided(
+    store: Store, has_begun: bool
+) -> None:
+    fill(store)
+    config = group_config(max_events=4)
+    if has_begun:
+        group = Group(replace(config, max_events=2), store, FakeClock())
+        group.settle(group.take("run")[0])
+    raced = cast(Store, TrimmedMeanwhile(store, 6))
+    group = Group(config, raced, FakeClock())
+    (held,) = group.take("run")
+    assert [event.offset for event in group.events(held)] == [6, 7, 8, 9]
+    group.settle(held)
+    progress = group.progress()
+    assert (progress.lag, progress.tally.processed) == (1, 4 + 2 * has_begun)
 
 
 def test_what_a_delivery_holds_stays_whoever_it_belongs_to(store: Store) -> None:

@@ -26,7 +26,8 @@ class Statements:
             shared.connection.set_trace_callback(self._see)
 
     def _see(self, statement: str) -> None:
-        verb = " ".join(statement.split()[:4])
+        said = [line for line in statement.splitlines() if not line.startswith("--")]
+        verb = " ".join(" ".join(said).split()[:4])
         is_for_more_rows = verb.startswith(WRITES) and self.seen[-1:] == [verb]
         if not verb.startswith(FRAME) and not is_for_more_rows:
             self.seen.append(verb)

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from typing import Any
 
 from dagster_bus.core.breaker import Breaker
@@ -15,7 +15,7 @@ from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.ranges import Place
 from dagster_bus.core.store import Change, GroupProgress, GroupView, PartitionHead, Tally
 from dagster_bus.core.topic import OffsetRange, TopicPartition
-from dagster_bus.errors import StaleState
+from dagster_bus.errors import BusError, OffsetTrimmed, StaleState
 from dagster_bus.stores.common import not_the_next
 from dagster_bus.stores.sqlite import letters, log
 from dagster_bus.stores.sqlite.connection import load_queries
@@ -189,13 +189,24 @@ def _put_deliveries(connection: sqlite3.Connection, change: Change) -> None:
         ids = json.dumps([each.id for each in moved])
         connection.execute(QUERIES["close_ranges"], (ids,))
     opened = [
-        (each.group, part.first, part.last, each.id, part.topic, part.partition)
+        {"group": each.group, "delivery": each.id, **asdict(part)}
         for each in (*new, *moved)
         if not each.redriven and each.state is not State.DONE
         for part in each.ranges
     ]
-    if opened:
-        connection.executemany(QUERIES["open_range"], opened)
+    if opened and connection.executemany(QUERIES["open_range"], opened).rowcount != len(opened):
+        raise _trimmed(connection, change)
+
+
+def _trimmed(connection: sqlite3.Connection, change: Change) -> BusError:
+    """Some events were trimmed away since a change was decided on: what moves a frontier is to be
+    decided anew, and what names its events itself cannot have them any more."""
+    for part in (part for each in change.deliveries for part in each.ranges):
+        at = TopicPartition(part.topic, part.partition)
+        _, first = connection.execute(QUERIES["beginning"], at).fetchone() or (0, 1)
+        if part.first < first and at not in change.frontiers:
+            return OffsetTrimmed(*at, part.first, first)
+    return StaleState(f"group {change.group} is about to take events that are not there any more")
 
 
 def _write_all(

@@ -338,8 +338,11 @@ WHERE id = :id AND version = :version - 1
 DELETE FROM deliveries WHERE id = :id AND version = :version - 1
 
 -- name: open_range
+-- Nothing can be opened that was trimmed away since it was decided on.
 INSERT INTO open_ranges (group_name, partition_id, first_offset, last_offset, delivery_id)
-SELECT ?, id, ?, ?, ? FROM partitions WHERE topic = ? AND partition = ?
+SELECT :group, id, :first, :last, :delivery
+FROM partitions
+WHERE topic = :topic AND partition = :partition AND first_offset <= :first
 
 -- name: close_ranges
 DELETE FROM open_ranges WHERE delivery_id IN (SELECT value FROM json_each(?))
