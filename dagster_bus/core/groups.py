@@ -23,7 +23,13 @@ from dagster_bus.core.reporting import Moment, Report, all_of, change_of, change
 from dagster_bus.core.reserving import TRIES, Reserving
 from dagster_bus.core.store import Change, GroupProgress, Store, Tally
 from dagster_bus.core.topic import TopicPartition
-from dagster_bus.errors import LeaseLost, StaleState, UnknownDelivery
+from dagster_bus.errors import (
+    DeliveryError,
+    LeaseLost,
+    ReservationLost,
+    StaleState,
+    UnknownDelivery,
+)
 
 T = TypeVar("T")
 
@@ -74,6 +80,7 @@ class Group:
                 now_ms=now_ms,
                 lease_ms=self.config.lease_ms,
             ),
+            gone=ReservationLost,
         )
 
     def renew(self, held: Delivery) -> Delivery:
@@ -221,7 +228,12 @@ class Group:
 
         return self._write(held.id, follow)
 
-    def _step(self, id: str, follow: Callable[[Delivery, int], Delivery]) -> Delivery:
+    def _step(
+        self,
+        id: str,
+        follow: Callable[[Delivery, int], Delivery],
+        gone: type[DeliveryError] = LeaseLost,
+    ) -> Delivery:
         """Write the next state of one delivery."""
         name, lasting = self.config.name, self.config.lasting
         return self._write(
@@ -229,26 +241,32 @@ class Group:
             lambda current, moment: Change(
                 group=name, deliveries=(follow(current, moment.now_ms),), lasting=lasting
             ),
+            gone,
         )
 
-    def _write(self, id: str, follow: Callable[[Delivery, Moment], Change]) -> Delivery:
+    def _write(
+        self,
+        id: str,
+        follow: Callable[[Delivery, Moment], Change],
+        gone: type[DeliveryError] = LeaseLost,
+    ) -> Delivery:
         """Write what follows from the present state of a delivery; returns its next one."""
 
         def step() -> Delivery:
             moment = self._moment()
-            change = follow(self._find(id), moment)
+            change = follow(self._find(id, gone), moment)
             self._store.commit(change)
             return change.deliveries[0]
 
         return self._until_committed(step)
 
-    def _find(self, id: str) -> Delivery:
+    def _find(self, id: str, gone: type[DeliveryError] = LeaseLost) -> Delivery:
         try:
             return self._store.delivery(id)
         except UnknownDelivery:
             if self.config.lasting:
                 raise
-            raise LeaseLost(f"delivery {id} is done: its work was handed on") from None
+            raise gone(f"delivery {id} is done: its work was handed on") from None
 
     def _moment(self) -> Moment:
         now_ms = self._clock()

@@ -40,6 +40,7 @@ def draw_group(dice: Random, name: str) -> GroupConfig:
         on_exhausted=dice.choice(list(OnExhausted)),
         launch_timeout_ms=LAUNCH_MS,
         lease_ms=LEASE_MS,
+        lasting=dice.random() < 0.7,
     )
 
 

@@ -16,6 +16,17 @@ class Tick:
     now_ms: int
     look: Look
     worker: str | None = None
+    has_looked: bool = True
+    """It decides on what is there now, and not on what it remembers."""
+
+
+@dataclass(frozen=True)
+class Stride:
+    """Say that deliveries are done, and take the next events, in one step."""
+
+    now_ms: int
+    told: tuple[tuple[Delivery, Report], ...]
+    worker: str
 
 
 @dataclass(frozen=True)
@@ -80,4 +91,4 @@ class Seek:
     partitions: tuple[TopicPartition, ...] = field(default=())
 
 
-Intent = Tick | Begin | Speak | Resume | Redrive | Seek
+Intent = Tick | Stride | Begin | Speak | Resume | Redrive | Seek

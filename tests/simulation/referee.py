@@ -6,7 +6,8 @@ each event is in one place before and after. Between two steps the store must be
 """
 
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
 from typing import Any
 
 from dagster_bus.core.breaker import PROBE_EVENTS, Breaker, Circuit
@@ -14,7 +15,7 @@ from dagster_bus.core.delivery import Delivery, OnExhausted, Outcome, State
 from dagster_bus.core.group_config import GroupConfig, Order
 from dagster_bus.core.position import AtOffset, AtTime
 from dagster_bus.core.ranges import Place
-from dagster_bus.core.recovering import Worker, WorkerGone
+from dagster_bus.core.recovering import Worker, WorkerGone, nothing_known
 from dagster_bus.core.reporting import Report
 from dagster_bus.core.store import Change, LetterQuery, Store, Tally
 from dagster_bus.core.topic import TopicPartition
@@ -31,6 +32,7 @@ from tests.simulation.intents import (
     Resume,
     Seek,
     Speak,
+    Stride,
     Tell,
     Tick,
 )
@@ -64,6 +66,7 @@ class Referee:
         self._rules = Rules(config)
         self._judges: dict[type, Callable[[Change, Any], None]] = {
             Tick: self._tick,
+            Stride: self._stride,
             Begin: self._begin,
             Renew: self._renew,
             HandBack: self._hand_back,
@@ -119,15 +122,33 @@ class Referee:
                     assert (each.created_ms, each.exhausted) == (intent.now_ms, False)
                     assert old.behind or old.state is State.BLOCKED, "others do not start afresh"
         self._judges[type(intent)](change, intent)
-        for each in change.deliveries:
-            if each.state is State.DONE:
-                self.open.pop(each.id, None)
-            else:
-                self.open[each.id] = each
+        self._note(change.deliveries)
         self.frontiers.update(change.frontiers)
         self.begun |= change.frontiers.keys()
         self.touched = True
         self._require_each_event_once()
+
+    def _note(self, deliveries: Iterable[Delivery]) -> None:
+        for each in deliveries:
+            if each.state is State.DONE:
+                self.open.pop(each.id, None)
+            else:
+                self.open[each.id] = each
+
+    def _stride(self, change: Change, intent: Stride) -> None:
+        """As if each had been reported by itself, and the next events were taken then."""
+        *left, taken = change.deliveries
+        done = Tally()
+        for now, (held, report) in zip(left, intent.told, strict=True):
+            own = Tally(**{how: len(places) for how, places in _settled(report).items()})
+            told = Change(group=change.group, deliveries=(now,), done=own)
+            self._tell(told, Tell(intent.now_ms, held, report))
+            done += own
+        assert change.done == done
+        self._note(left)
+        rest = replace(change, deliveries=(taken,), done=Tally())
+        self._tick(rest, Tick(intent.now_ms, nothing_known, intent.worker, has_looked=False))
+        self._counts["strides"] += 1
 
     def _tick(self, change: Change, intent: Tick) -> None:
         assert change.done == Tally()
@@ -156,7 +177,7 @@ class Referee:
     def _has_room(self, change: Change, intent: Tick) -> None:
         """Also those that are reserved together are no more than may be under way."""
         reserved = [each for each in change.deliveries if each.in_flight]
-        if not self._alone or not reserved:
+        if not self._alone or not intent.has_looked or not reserved:
             return
         circuit = self.breaker.circuit(self.config.retry.breaker, intent.now_ms)
         most = 1 if circuit is Circuit.HALF_OPEN else self.config.max_inflight
@@ -211,7 +232,7 @@ class Referee:
             event = self.log.events[place]
             assert event.key is not None
             assert (place.partition, event.key) in keys
-            assert hour_of(event.ts).key == old.window
+            assert hour_of(event.ts).key == old.window or not self.config.lasting
         return list(added)
 
     def _moved_by_tick(self, old: Delivery, new: Delivery, intent: Tick) -> None:
@@ -262,7 +283,7 @@ class Referee:
             assert new.token == (before.token if before else 0) + 1
             assert new.due_ms == intent.now_ms + self.config.lease_ms
             self._counts["taken"] += 1
-        if not self._alone:
+        if not self._alone or not intent.has_looked:
             return
         circuit = self.breaker.circuit(self.config.retry.breaker, intent.now_ms)
         assert circuit is not Circuit.OPEN, "an open circuit lets nobody through"
@@ -310,11 +331,7 @@ class Referee:
     def _tell(self, change: Change, intent: Tell) -> None:
         old, _ = self._said(change, intent)
         report = intent.report
-        settled = {
-            "processed": places_of(report.processed),
-            "filtered": places_of(report.filtered),
-            "expired": places_of(report.expired),
-        }
+        settled = _settled(report)
         assert change.done == Tally(**{how: len(places) for how, places in settled.items()})
         expected = self._rules.parts_after(old, report, intent.now_ms)
         written = Counter(part_of(each) for each in change.deliveries if each.ranges)
@@ -517,6 +534,14 @@ class Referee:
 
     def _in(self, at: TopicPartition) -> list[Place]:
         return [place for place in self.log.events if place[:2] == at]
+
+
+def _settled(report: Report) -> dict[str, list[Place]]:
+    return {
+        "processed": places_of(report.processed),
+        "filtered": places_of(report.filtered),
+        "expired": places_of(report.expired),
+    }
 
 
 def _identity(delivery: Delivery) -> tuple[object, ...]:

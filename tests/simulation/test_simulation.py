@@ -38,6 +38,7 @@ CORNERS = [
     "returned",
     "sent back",
     "stale",
+    "strides",
     "taken",
     "too late to start",
     "worker vanished",

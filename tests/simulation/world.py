@@ -12,6 +12,7 @@ from typing import cast
 
 from dagster_bus.core.bus import Bus
 from dagster_bus.core.delivery import Delivery, OnExhausted, State
+from dagster_bus.core.event import Event
 from dagster_bus.core.groups import Group
 from dagster_bus.core.letters import Chosen, DeadLetters
 from dagster_bus.core.position import AtOffset, AtTime, Start
@@ -36,6 +37,7 @@ from tests.simulation.intents import (
     Tell,
     Tick,
 )
+from tests.simulation.living import Living, Staying, Wish
 from tests.simulation.log import Log, place_of, places_of
 from tests.simulation.racing import Raced
 from tests.simulation.referee import Referee
@@ -45,6 +47,8 @@ from tests.support.builders import START_MS
 PARTITIONS = [TopicPartition(topic.name, n) for topic in TOPICS for n in range(topic.partitions)]
 MOST_EVENTS = 45
 HOSTS = 3
+STAYING = 3
+"""Workers that come for more."""
 PATIENT = HOSTS
 """The host of those who work off what is left: its clock is ahead of all others."""
 DRAINING = 400
@@ -68,6 +72,7 @@ class World:
         self._skews = [0] * (HOSTS + 1)
         self._depth = 0
         self._speaking: list[Worker] = []
+        self._striding: list[Staying] = []
         self._workers: list[Worker] = []
         self._reserved: list[tuple[str, Delivery]] = []
         self._names = 0
@@ -82,6 +87,7 @@ class World:
             config.name: Referee(config, self.store, self.log, self.counts, alone=not self.racing)
             for config in configs
         }
+        self._living = Living(self.store, self.referees)
         self._buses = [
             Bus(self.store, TOPICS, configs, self._clock(host)) for host in range(HOSTS + 1)
         ]
@@ -117,6 +123,7 @@ class World:
             (self._tick, 18),
             (self._start, 18 if self._reserved else 0),
             (self._take, 6),
+            (self._stride, 12),
             (self._work, 45 if self._idle() else 0),
             (self._redrive, 4),
             (self._purge, 1),
@@ -227,6 +234,47 @@ class World:
         with self._call(name, host, Tick(self._time(host), look, worker)) as group:
             taken = group.take(worker, look, most)
         self._workers += [self._started(name, worker, host, held) for held in taken]
+
+    def _stride(self) -> None:
+        """Workers that stay take their next events, together; who cannot goes the long way."""
+        if len(self._living.all) < STAYING and self.dice.random() < 0.3:
+            self._names += 1
+            host = self._host()
+            config = self.configs[self._any_group()]
+            self._living.come(f"w{self._names}", config, host, self._clock(host))
+        free = [each for each in self._living.all if each not in self._striding]
+        some = self.dice.sample(free, self.dice.randint(min(1, len(free)), len(free)))
+        self._striding += some
+        wishes = []
+        for staying in some:
+            most = min(self.dice.choice([1, 5]), self.configs[staying.group].max_events)
+            wish = self._living.wish(staying, self._time(staying.host), most)
+            self.tell(f"{staying.name} would take {_short(_taken(wish)) if wish else 'nothing'}")
+            if wish:
+                wishes.append(wish)
+            elif len(staying.holds) < 2 and self.dice.random() < 0.5:
+                self._take_long(staying)
+        for wish in self._living.write(wishes, self._let_others_in) if wishes else []:
+            self.tell(f"{wish.staying.name} has taken {_short(_taken(wish))}")
+            for worker, left in zip(wish.told, wish.step.left, strict=True):
+                worker.told(left)
+                if not left.ranges:
+                    self._forget(worker)
+            self._hold(wish.staying, _taken(wish), wish.step.events)
+        self._striding = [each for each in self._striding if each not in some]
+
+    def _take_long(self, staying: Staying) -> None:
+        intent = Tick(self._time(staying.host), nothing_known, staying.name)
+        staying.taking.outlook.forget()
+        with self._call(staying.group, staying.host, intent) as group:
+            for held in group.take(staying.name):
+                self._hold(staying, held, None)
+
+    def _hold(self, staying: Staying, held: Delivery, events: list[Event] | None) -> None:
+        worker = self._started(staying.group, staying.name, staying.host, held)
+        assert events in (None, worker.queue)
+        staying.holds.append(worker)
+        self._workers.append(worker)
 
     def _started(self, name: str, worker: str, host: int, held: Delivery) -> Worker:
         """A worker reads the events of its delivery."""
@@ -339,6 +387,7 @@ class World:
         referee = self.referees[worker.group]
         self.tell(f"{worker.name} says {_said(intent)} …")
         self._speaking.append(worker)
+        self._living.forget(worker)
         try:
             with self._call(worker.group, worker.host, intent) as group:
                 held = say(group)
@@ -480,11 +529,22 @@ class World:
         return self.dice.choice(list(self.configs))
 
     def _idle(self) -> list[Worker]:
-        return [worker for worker in self._workers if worker not in self._speaking]
+        striding = {staying.name for staying in self._striding}
+        return [
+            worker
+            for worker in self._workers
+            if worker not in self._speaking and worker.name not in striding
+        ]
 
     def _forget(self, worker: Worker) -> None:
+        self._living.leave(worker)
         if worker in self._workers:
             self._workers.remove(worker)
+
+
+def _taken(wish: Wish) -> Delivery:
+    assert wish.step.taken
+    return wish.step.taken
 
 
 def _short(delivery: Delivery) -> str:
