@@ -16,6 +16,7 @@ from dagster_bus.orchestration.topics import build_topic_asset
 from dagster_bus.spark.pipeline import load_pipeline
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.session import session_config, use_this_python
+from dagster_bus.spark.tables import Table
 from dagster_bus.spec.configs import group_config
 from dagster_bus.spec.load import LoadedSpec, load_spec
 from dagster_bus.spec.unsupported import not_yet
@@ -73,7 +74,7 @@ def _works(loaded: LoadedSpec) -> dict[str, Work]:
             wanted=group_config(loaded, name).filter,
             columns=loaded.columns_of(name),
             pipeline=pipeline,
-            table=loaded.table_path(name),
+            table=Table(loaded.table_path(name)),
             compacted=any(loaded.topics[each].compaction for each in loaded.topics_of(name)),
         )
     if problems:

@@ -59,7 +59,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         owners=spec.owners,
         group_name=definition_name(name),
         kinds={"spark", "deltalake"},
-        metadata={"group": name, "pipeline": spec.pipeline, "table": work.table},
+        metadata={"group": name, "pipeline": spec.pipeline, "table": work.table.path},
         output_required=False,
     )
     def table(

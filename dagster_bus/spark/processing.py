@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.event import Event
 from dagster_bus.core.topic import EventFilter
-from dagster_bus.spark.delta import DeltaSink
+from dagster_bus.spark.frames import frame_of, read_events
 from dagster_bus.spark.pipeline import Pipeline, apply_pipeline
-from dagster_bus.spark.source import frame_of, read_events
+from dagster_bus.spark.tables import Table, open_sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Work:
     wanted: EventFilter
     columns: dict[str, str]
     pipeline: Pipeline
-    table: str
+    table: Table
     compacted: bool = False
     """Whether compaction may have taken events out; they are counted as filtered."""
 
@@ -40,7 +40,7 @@ class Result:
 
 def is_in_table(work: Work, delivery: Delivery) -> bool:
     """Whether an earlier worker brought the delivery into the table; none can from now on."""
-    return DeltaSink(work.table, delivery).committed()
+    return open_sink(work.table, delivery).committed()
 
 
 def process(
@@ -52,7 +52,7 @@ def process(
 ) -> Result:
     """Bring a delivery's rows into the table, once. `check_lease` raises if the lease is lost;
     `letters` gives the events of a redriven delivery, which are not read from the log."""
-    sink = DeltaSink(work.table, delivery)
+    sink = open_sink(work.table, delivery)
     filtered = 0
     if delivery.redriven:
         events = frame_of(spark, letters(), work.columns)
@@ -65,4 +65,4 @@ def process(
     written = sink.write(apply_pipeline(work.pipeline, events, name=work.name))
     check_lease()
     sink.commit(written)
-    return Result(rows=written.rows, files=len(written.files), filtered=filtered, repeated=False)
+    return Result(rows=written.rows, files=written.file_count, filtered=filtered, repeated=False)

@@ -1,10 +1,10 @@
 """Groups, workers and clocks in any order: nothing is lost, nothing ends in two ways.
 
 Hypothesis chooses the steps: ticks that are lost, workers that vanish, sleep and come back late.
-The model has a table that behaves as the real one does (see `spark/delta.py`): a worker that takes
-a delivery over fences its predecessors off, and a commit is refused after a later fence. At the end
-every group is drained, and every event is counted: in the table, or in the dead letters, never
-both.
+The model has a table that behaves as the real one does (see `spark/tables/delta.py`): a worker that
+takes a delivery over fences its predecessors off, and a commit is refused after a later fence. At
+the end every group is drained, and every event is counted: in the table, or in the dead letters,
+never both.
 
 A second machine drives workers that go through their events one by one and report in parts, in
 groups of each order, with dead letters that are sent back. There the referee of the simulation

@@ -17,9 +17,11 @@ from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.event import Message
 from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
 from dagster_bus.errors import LeaseLost, PipelineError, TableError
-from dagster_bus.spark.delta import DeltaSink
+from dagster_bus.spark.frames import read_events
 from dagster_bus.spark.processing import Result, Work, process
-from dagster_bus.spark.source import PIECE, read_events
+from dagster_bus.spark.source import PIECE
+from dagster_bus.spark.tables import Table
+from dagster_bus.spark.tables.delta import DeltaSink
 from dagster_bus.stores import open_store
 from tests.support.builders import group_config
 
@@ -42,7 +44,9 @@ def bus(store_url: str) -> Iterator[Bus]:
 
 @pytest.fixture
 def work(store_url: str, tmp_path: Path) -> Work:
-    return Work("tests:keep", store_url, EventFilter(), COLUMNS, keep, str(tmp_path / "table"))
+    return Work(
+        "tests:keep", store_url, EventFilter(), COLUMNS, keep, Table(str(tmp_path / "table"))
+    )
 
 
 def publish(bus: Bus, first: int, count: int, **attributes: Any) -> None:
@@ -68,7 +72,7 @@ def run(spark: SparkSession, work: Work, delivery: Delivery) -> Result:
 
 def rows(work: Work) -> list[int]:
     """What an independent reader sees."""
-    return sorted(pl.read_delta(work.table)["n"].to_list())
+    return sorted(pl.read_delta(work.table.path)["n"].to_list())
 
 
 def test_events_arrive_typed_with_their_envelope(
@@ -119,7 +123,7 @@ def test_a_delivery_becomes_rows_of_its_window(spark: SparkSession, bus: Bus, wo
     delivery = take(bus)
     result = run(spark, work, delivery)
     assert (result.rows, result.filtered, result.repeated) == (50, 0, False)
-    table = pl.read_delta(work.table)
+    table = pl.read_delta(work.table.path)
     assert sorted(table["n"]) == list(range(50))
     assert set(table["_window"]) == {delivery.window}
     assert table["price"].sum() == Decimal("75.00")
@@ -175,8 +179,8 @@ def test_a_worker_that_dies_between_writing_and_committing_leaves_nothing(
 
     with pytest.raises(KeyboardInterrupt):
         process(spark, work, delivery, die)
-    assert list(Path(work.table).rglob("*.parquet")), "the rows were written"
-    assert not (Path(work.table) / "_delta_log").exists()
+    assert list(Path(work.table.path).rglob("*.parquet")), "the rows were written"
+    assert not (Path(work.table.path) / "_delta_log").exists()
     run(spark, work, replace(delivery, token=2))
     assert rows(work) == list(range(10))
 
@@ -241,7 +245,7 @@ def test_events_that_are_not_in_the_store_stop_the_run(
     longer = replace(delivery, ranges=(OffsetRange("orders", 0, 1, 50),))
     with pytest.raises(Exception, match=r"orders/0:1-50 has 5 of its 50 events in the store"):
         run(spark, work, longer)
-    assert not (Path(work.table) / "_delta_log").exists()
+    assert not (Path(work.table.path) / "_delta_log").exists()
 
 
 def test_two_workers_of_one_delivery_commit_it_once(
@@ -280,12 +284,12 @@ def test_other_columns_stop_before_anything_is_written(
 ) -> None:
     publish(bus, 0, 10)
     run(spark, work, take(bus))
-    files = set(Path(work.table).rglob("*.parquet"))
+    files = set(Path(work.table.path).rglob("*.parquet"))
     publish(bus, 10, 10)
     other = replace(work, pipeline=lambda events: events.select(F.col("n").cast("string")))
     with pytest.raises(TableError, match=r"n is .*long.* in the table and .*string.* in the pipel"):
         run(spark, other, take(bus))
-    assert set(Path(work.table).rglob("*.parquet")) == files
+    assert set(Path(work.table.path).rglob("*.parquet")) == files
     assert rows(work) == list(range(10))
 
 
@@ -304,4 +308,4 @@ def test_an_empty_result_is_a_result(spark: SparkSession, bus: Bus, work: Work) 
     nothing = replace(work, pipeline=lambda events: keep(events).where("n < 0"))
     assert run(spark, nothing, delivery).rows == 0
     assert run(spark, nothing, delivery).repeated
-    assert pl.read_delta(work.table).height == 0
+    assert pl.read_delta(work.table.path).height == 0

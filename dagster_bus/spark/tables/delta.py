@@ -22,6 +22,8 @@ from pyspark.sql import DataFrame
 from dagster_bus.core.clock import system_clock
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.errors import LeaseLost, TableError
+from dagster_bus.spark.tables import table as seam
+from dagster_bus.spark.tables.table import Table
 
 WINDOW = "_window"
 TRANSACTION_RETENTION = "interval 30 days"
@@ -36,12 +38,16 @@ class Written:
     files: tuple[AddAction, ...]
     rows: int
 
+    @property
+    def file_count(self) -> int:
+        return len(self.files)
+
 
 class DeltaSink:
     """One delivery's way into one table. Making it fences former holders of the delivery off."""
 
-    def __init__(self, path: str, delivery: Delivery) -> None:
-        self._path = path
+    def __init__(self, table: Table, delivery: Delivery) -> None:
+        self._path = table.path
         self._delivery = delivery
         self._fence_name = f"{delivery.id}:fence"
         self._table = self._open()
@@ -67,8 +73,9 @@ class DeltaSink:
         files = tuple(_add_action(file, f"{folder}/{file.name}", window) for file in _parts(target))
         return Written(schema, files, sum(_rows(file) for file in files))
 
-    def commit(self, written: Written) -> None:
+    def commit(self, written: seam.Written) -> None:
         """Make the rows visible, once. Raises LeaseLost if another worker fenced this one off."""
+        assert isinstance(written, Written)  # noqa: S101  (what `write` gave)
         if self._table is None:
             self._table = self._create(written.schema)
         if self.committed():

@@ -1,0 +1,12 @@
+"""Tables that take each delivery once."""
+
+from dagster_bus.core.delivery import Delivery
+from dagster_bus.spark.tables.delta import DeltaSink
+from dagster_bus.spark.tables.table import Sink, Table, Written
+
+__all__ = ["Sink", "Table", "Written", "open_sink"]
+
+
+def open_sink(table: Table, delivery: Delivery) -> Sink:
+    """A delivery's way into a table. Raises LeaseLost if a later lease has fenced it off."""
+    return DeltaSink(table, delivery)
