@@ -25,6 +25,7 @@ BusError                       something the bus can explain (exit code 1)
 │   ├── ReservationLost        the work was reserved again for another worker
 │   └── LeaseLost              the lease ran out or went to another worker
 ├── PipelineError              a user's pipeline function or its result is not usable
+├── EventRefused               a pipeline or an expectation will not have an event
 ├── TableError                 a table cannot take what the pipeline produced
 └── BusClosedError
 """
@@ -177,6 +178,10 @@ class LeaseLost(DeliveryError):
 
 class PipelineError(BusError):
     """A pipeline cannot be loaded or returned something that is not a DataFrame."""
+
+
+class EventRefused(BusError):
+    """A pipeline, or what is expected of its rows, refuses a single event."""
 
 
 class TableError(BusError):

@@ -69,6 +69,18 @@ def within(ranges: Sequence[OffsetRange], bounds: Sequence[OffsetRange]) -> Rang
     return without(ranges, without(ranges, bounds))
 
 
+def halves(ranges: Sequence[OffsetRange]) -> tuple[Ranges, Ranges]:
+    """The first half of some events and the second, which has one more if they are odd."""
+    room = count(ranges) // 2
+    first: list[OffsetRange] = []
+    for part in ranges:
+        if room > 0:
+            last = min(part.last, part.first + room - 1)
+            first.append(OffsetRange(*_at(part), part.first, last))
+            room -= len(first[-1])
+    return tuple(first), without(ranges, first)
+
+
 def _at(part: OffsetRange) -> tuple[str, int]:
     return part.topic, part.partition
 

@@ -6,18 +6,15 @@ from dagster import Definitions, define_asset_job, in_process_executor
 from dagster_pyspark import PySparkResource
 
 from dagster_bus.errors import PipelineError, SpecError
-from dagster_bus.opening import store_url
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
 from dagster_bus.orchestration.names import job_name, table_key, unusable_names
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.sensors import build_sensor
 from dagster_bus.orchestration.tables import build_table_asset
 from dagster_bus.orchestration.topics import build_topic_asset
-from dagster_bus.spark.pipeline import load_pipeline
+from dagster_bus.orchestration.works import build_work
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.session import session_config, use_this_python
-from dagster_bus.spark.tables import Table
-from dagster_bus.spec.configs import group_config
 from dagster_bus.spec.load import LoadedSpec, load_spec
 from dagster_bus.spec.unsupported import not_yet
 
@@ -61,22 +58,12 @@ def _works(loaded: LoadedSpec) -> dict[str, Work]:
     problems = list(unusable_names(loaded))
     for name, spec in loaded.spec.groups.items():
         problems += not_yet(loaded, name)
-        if spec.pipeline is None:  # somebody else reads it
+        if spec.pipeline is None and spec.sql is None:  # somebody else reads it
             continue
         try:
-            pipeline = load_pipeline(spec.pipeline)
+            works[name] = build_work(loaded, name)
         except PipelineError as error:
             problems.append(loaded.problem(("groups", name, "pipeline"), str(error)))
-            continue
-        works[name] = Work(
-            name=spec.pipeline,
-            store=store_url(loaded),
-            wanted=group_config(loaded, name).filter,
-            columns=loaded.columns_of(name),
-            pipeline=pipeline,
-            table=Table(loaded.table_path(name)),
-            compacted=any(loaded.topics[each].compaction for each in loaded.topics_of(name)),
-        )
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     return works

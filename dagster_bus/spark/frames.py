@@ -13,6 +13,10 @@ from dagster_bus.schemas.tree import quoted
 from dagster_bus.spark.source import FORMAT, BusDataSource
 from dagster_bus.stores.arrow import to_table
 
+EVENT = "_event"
+CORRUPT = "_corrupt"
+"""The payload as it is, if it does not fit the columns; asked for by `corrupt` in the file."""
+
 
 def read_events(
     spark: SparkSession,
@@ -20,6 +24,8 @@ def read_events(
     ranges: Sequence[OffsetRange],
     wanted: EventFilter,
     columns: dict[str, str],
+    *,
+    with_corrupt: bool = False,
 ) -> DataFrame:
     """The events of some ranges that pass a filter."""
     spark.dataSource.register(BusDataSource)
@@ -30,20 +36,29 @@ def read_events(
         .option("filter", json.dumps(asdict(wanted)))
         .load()
     )
-    return _as_pipelines_see_them(raw, columns)
+    return _as_pipelines_see_them(raw, columns, with_corrupt)
 
 
-def frame_of(spark: SparkSession, events: Iterable[Event], columns: dict[str, str]) -> DataFrame:
+def frame_of(
+    spark: SparkSession,
+    events: Iterable[Event],
+    columns: dict[str, str],
+    *,
+    with_corrupt: bool = False,
+) -> DataFrame:
     """The same of events that are at hand: dead letters that were sent back."""
-    return _as_pipelines_see_them(spark.createDataFrame(to_table(events)), columns)
+    return _as_pipelines_see_them(spark.createDataFrame(to_table(events)), columns, with_corrupt)
 
 
-def _as_pipelines_see_them(raw: DataFrame, columns: dict[str, str]) -> DataFrame:
-    envelope = F.struct(*(F.col(name) for name in raw.columns)).alias("_event")
+def _as_pipelines_see_them(
+    raw: DataFrame, columns: dict[str, str], with_corrupt: bool
+) -> DataFrame:
+    envelope = F.struct(*(F.col(name) for name in raw.columns)).alias(EVENT)
     if not columns:
-        return raw.select(envelope)
-    ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
-    parsed = raw.select(envelope, F.from_json("payload", ddl).alias("_payload"))
-    return parsed.select(
-        *(F.col(f"_payload.{quoted(name)}").alias(name) for name in columns), "_event"
-    )
+        nothing = F.lit(None).cast("string").alias(CORRUPT)
+        return raw.select(envelope, *([nothing] if with_corrupt else []))
+    options = {"columnNameOfCorruptRecord": CORRUPT} if with_corrupt else {}
+    fields = {**columns, CORRUPT: "string"} if with_corrupt else columns
+    ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in fields.items())
+    parsed = raw.select(envelope, F.from_json("payload", ddl, options).alias("_payload"))
+    return parsed.select(*(F.col(f"_payload.{quoted(name)}").alias(name) for name in fields), EVENT)

@@ -5,7 +5,7 @@ from dagster_bus.core.group_config import GroupConfig, Order
 from dagster_bus.core.position import AtOffset, AtTime, Start
 from dagster_bus.core.retry import BreakerPolicy, RetryPolicy
 from dagster_bus.core.topic import EventFilter, TopicConfig
-from dagster_bus.spec.groups import FilterSpec, StartSpec
+from dagster_bus.spec.groups import FilterSpec, GroupSpec, StartSpec
 from dagster_bus.spec.loaded import LoadedSpec
 from dagster_bus.spec.models import RetryPolicySpec
 from dagster_bus.spec.times import timestamp_ms
@@ -53,10 +53,18 @@ def group_config(loaded: LoadedSpec, name: str) -> GroupConfig:
         max_wait_ms=group.batch.max_wait or 0,
         max_inflight=group.batch.max_inflight,
         retry=retry_policy(policy),
-        on_exhausted=OnExhausted(group.on_exhausted),
+        on_exhausted=_on_exhausted(group),
         launch_timeout_ms=group.launch_timeout,
         lease_ms=group.lease,
     )
+
+
+def _on_exhausted(group: GroupSpec) -> OnExhausted:
+    """Only what Spark does as a batch has bad events to be looked for. Subscribers handle each
+    event by itself: what fails there fails alone."""
+    asked = OnExhausted(group.on_exhausted)
+    is_batch = group.pipeline is not None or group.sql is not None
+    return asked if is_batch or asked is not OnExhausted.ISOLATE else OnExhausted.DEAD_LETTER
 
 
 def event_filter(wanted: FilterSpec) -> EventFilter:

@@ -94,14 +94,16 @@ class GroupSpec(Spec):
         None, description="The name of a retry policy; without one, a policy's defaults count."
     )
     on_exhausted: Literal["isolate", "dead_letter", "block"] = Field(
-        "dead_letter",
+        "isolate",
         description="What happens when a batch's attempts are used up. isolate: only the events "
         "that fail alone go to the dead letters. dead_letter: all of them do. block: the group "
         "stops.",
     )
     window: Window = Field("hourly", description="The table's Dagster partitions.")
     pipeline: Function | None = Field(
-        None, description="module:function, from a DataFrame of events to a DataFrame of rows."
+        None,
+        description="module:function, from a DataFrame of events to a DataFrame of rows, or to "
+        "several by name; with a second DataFrame of events that it rejects, if any.",
     )
     sql: Text | None = Field(
         None, description="A query over the view `events` that gives the rows."

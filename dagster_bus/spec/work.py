@@ -6,7 +6,7 @@ from pydantic import Field
 
 from dagster_bus.spec.base import MAPPING, TEXT, TEXT_OR_MAPPING, SingleValue, Spec
 from dagster_bus.spec.measures import Count, Duration
-from dagster_bus.spec.words import Cron, Text, TimeZone
+from dagster_bus.spec.words import Cron, Name, Text, TimeZone
 
 
 class CronWindowSpec(Spec):
@@ -50,6 +50,11 @@ class TableSpec(Spec):
     )
     options: dict[str, SingleValue] = Field(
         default_factory=dict, description="Options for Spark's writer."
+    )
+    results: list[Name] = Field(
+        default_factory=list,
+        description="The names of the pipeline's results, if it returns several; each is a table "
+        "in a folder of its own.",
     )
 
 

@@ -1,10 +1,10 @@
 """Deliveries from the log through Spark into a Delta table: each of them once, whatever happens."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -15,9 +15,12 @@ from dagster_bus.core.bus import Bus
 from dagster_bus.core.clock import system_clock
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.event import Message
+from dagster_bus.core.groups import Group
+from dagster_bus.core.lease import Keeper
 from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
 from dagster_bus.errors import LeaseLost, PipelineError, TableError
 from dagster_bus.spark.frames import read_events
+from dagster_bus.spark.pipeline import ONLY
 from dagster_bus.spark.processing import Result, Work, process
 from dagster_bus.spark.source import PIECE
 from dagster_bus.spark.tables import Table
@@ -44,9 +47,22 @@ def bus(store_url: str) -> Iterator[Bus]:
 
 @pytest.fixture
 def work(store_url: str, tmp_path: Path) -> Work:
+    table = Table(str(tmp_path / "table"))
     return Work(
-        "tests:keep", store_url, EventFilter(), COLUMNS, keep, Table(str(tmp_path / "table"))
+        name="tests:keep", store=store_url, columns=COLUMNS, pipeline=keep, tables={ONLY: table}
     )
+
+
+def table_of(work: Work) -> Table:
+    return work.tables[ONLY]
+
+
+class Holder(Keeper):
+    """Somebody who is sure to hold the lease, rightly or not."""
+
+    def __init__(self, delivery: Delivery, meanwhile: Callable[[], None] = lambda: None) -> None:
+        super().__init__(cast(Group, None), delivery)
+        self.check = meanwhile  # type: ignore[method-assign]
 
 
 def publish(bus: Bus, first: int, count: int, **attributes: Any) -> None:
@@ -67,12 +83,12 @@ def take(bus: Bus) -> Delivery:
 
 
 def run(spark: SparkSession, work: Work, delivery: Delivery) -> Result:
-    return process(spark, work, delivery, lambda: None)
+    return process(spark, work, Holder(delivery))
 
 
 def rows(work: Work) -> list[int]:
     """What an independent reader sees."""
-    return sorted(pl.read_delta(work.table.path)["n"].to_list())
+    return sorted(pl.read_delta(table_of(work).path)["n"].to_list())
 
 
 def test_events_arrive_typed_with_their_envelope(
@@ -123,7 +139,7 @@ def test_a_delivery_becomes_rows_of_its_window(spark: SparkSession, bus: Bus, wo
     delivery = take(bus)
     result = run(spark, work, delivery)
     assert (result.rows, result.filtered, result.repeated) == (50, 0, False)
-    table = pl.read_delta(work.table.path)
+    table = pl.read_delta(table_of(work).path)
     assert sorted(table["n"]) == list(range(50))
     assert set(table["_window"]) == {delivery.window}
     assert table["price"].sum() == Decimal("75.00")
@@ -178,9 +194,9 @@ def test_a_worker_that_dies_between_writing_and_committing_leaves_nothing(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        process(spark, work, delivery, die)
-    assert list(Path(work.table.path).rglob("*.parquet")), "the rows were written"
-    assert not (Path(work.table.path) / "_delta_log").exists()
+        process(spark, work, Holder(delivery, die))
+    assert list(Path(table_of(work).path).rglob("*.parquet")), "the rows were written"
+    assert not (Path(table_of(work).path) / "_delta_log").exists()
     run(spark, work, replace(delivery, token=2))
     assert rows(work) == list(range(10))
 
@@ -192,10 +208,10 @@ def test_a_late_worker_cannot_commit_after_its_delivery_was_taken_over(
     run(spark, work, take(bus))
     publish(bus, 10, 10)
     delivery = take(bus)
-    late = DeltaSink(work.table, delivery)
+    late = DeltaSink(table_of(work), delivery)
     events = read_events(spark, work.store, delivery.ranges, EventFilter(), COLUMNS)
     written = late.write(keep(events))
-    successor = DeltaSink(work.table, replace(delivery, token=delivery.token + 1))
+    successor = DeltaSink(table_of(work), replace(delivery, token=delivery.token + 1))
     with pytest.raises(LeaseLost, match="was taken over"):
         late.commit(written)
     assert rows(work) == list(range(10)), "the late worker's rows are not in the table"
@@ -211,7 +227,7 @@ def test_an_old_token_cannot_open_a_table_that_a_later_one_has_fenced(
     run(spark, work, take(bus))
     publish(bus, 10, 10)
     delivery = take(bus)
-    DeltaSink(work.table, replace(delivery, token=2))
+    DeltaSink(table_of(work), replace(delivery, token=2))
     with pytest.raises(LeaseLost, match="fenced with token 2, and this worker has 1"):
         run(spark, work, delivery)
     assert rows(work) == list(range(10))
@@ -233,7 +249,7 @@ def test_a_successor_that_is_overtaken_while_it_fences_finds_the_rows(
         fence(sink, *rest)
 
     monkeypatch.setattr(DeltaSink, "_log", late_worker_is_faster)
-    assert DeltaSink(work.table, replace(delivery, token=2)).committed()
+    assert DeltaSink(table_of(work), replace(delivery, token=2)).committed()
     assert rows(work) == list(range(20))
 
 
@@ -245,7 +261,7 @@ def test_events_that_are_not_in_the_store_stop_the_run(
     longer = replace(delivery, ranges=(OffsetRange("orders", 0, 1, 50),))
     with pytest.raises(Exception, match=r"orders/0:1-50 has 5 of its 50 events in the store"):
         run(spark, work, longer)
-    assert not (Path(work.table.path) / "_delta_log").exists()
+    assert not (Path(table_of(work).path) / "_delta_log").exists()
 
 
 def test_two_workers_of_one_delivery_commit_it_once(
@@ -255,7 +271,7 @@ def test_two_workers_of_one_delivery_commit_it_once(
     publish(bus, 0, 10)
     delivery = take(bus)
     events = read_events(spark, work.store, delivery.ranges, EventFilter(), COLUMNS)
-    sinks = [DeltaSink(work.table, replace(delivery, token=token)) for token in (1, 2)]
+    sinks = [DeltaSink(table_of(work), replace(delivery, token=token)) for token in (1, 2)]
     written = [sink.write(keep(events)) for sink in sinks]
     for sink, files in zip(sinks, written, strict=True):
         sink.commit(files)
@@ -272,7 +288,7 @@ def test_deliveries_that_commit_at_the_same_time_are_both_kept(
         publish(bus, first, 10)
         delivery = take(bus)
         events = read_events(spark, work.store, delivery.ranges, EventFilter(), COLUMNS)
-        sink = DeltaSink(work.table, delivery)
+        sink = DeltaSink(table_of(work), delivery)
         sinks.append((sink, sink.write(keep(events))))
     for sink, written in sinks:
         sink.commit(written)
@@ -284,12 +300,12 @@ def test_other_columns_stop_before_anything_is_written(
 ) -> None:
     publish(bus, 0, 10)
     run(spark, work, take(bus))
-    files = set(Path(work.table.path).rglob("*.parquet"))
+    files = set(Path(table_of(work).path).rglob("*.parquet"))
     publish(bus, 10, 10)
     other = replace(work, pipeline=lambda events: events.select(F.col("n").cast("string")))
     with pytest.raises(TableError, match=r"n is .*long.* in the table and .*string.* in the pipel"):
         run(spark, other, take(bus))
-    assert set(Path(work.table.path).rglob("*.parquet")) == files
+    assert set(Path(table_of(work).path).rglob("*.parquet")) == files
     assert rows(work) == list(range(10))
 
 
@@ -297,7 +313,7 @@ def test_a_pipeline_that_returns_no_dataframe_is_told_so(
     spark: SparkSession, bus: Bus, work: Work
 ) -> None:
     publish(bus, 0, 1)
-    broken = replace(work, pipeline=lambda events: events.count())  # type: ignore[arg-type,return-value]
+    broken = replace(work, pipeline=lambda events: events.count())
     with pytest.raises(PipelineError, match="tests:keep returned int; it must return a DataFrame"):
         run(spark, broken, take(bus))
 
@@ -308,4 +324,4 @@ def test_an_empty_result_is_a_result(spark: SparkSession, bus: Bus, work: Work) 
     nothing = replace(work, pipeline=lambda events: keep(events).where("n < 0"))
     assert run(spark, nothing, delivery).rows == 0
     assert run(spark, nothing, delivery).repeated
-    assert pl.read_delta(work.table.path).height == 0
+    assert pl.read_delta(table_of(work).path).height == 0

@@ -1,0 +1,138 @@
+"""The run that works off one delivery.
+
+It keeps the lease alive while Spark works, and binds the outcome to the run's: settled when the
+tables have the rows, failed with the error otherwise. The last run of a delivery without attempts
+left looks whether a vanished worker has done the work; if not, it finds out which events fail
+alone, or gives up.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from dagster import Failure, MaterializeResult
+from pyspark.sql import SparkSession
+
+from dagster_bus.core.delivery import Delivery, OnExhausted, Outcome, State
+from dagster_bus.core.failure import describe
+from dagster_bus.core.groups import Group
+from dagster_bus.core.isolating import Findings
+from dagster_bus.core.lease import Keeper, kept
+from dagster_bus.errors import BusError, DeliveryError, StoreError
+from dagster_bus.spark.isolation import is_worth_isolating, set_poison_apart
+from dagster_bus.spark.processing import Result, Work, is_in_table, process
+
+
+def work_off(
+    open_session: Callable[[], SparkSession], work: Work, group: Group, held: Delivery
+) -> MaterializeResult[None]:
+    """Do the work of a delivery, and say so. Raises Failure if it is not done."""
+    started = time.monotonic()
+    with kept(group, held) as keeper:
+        try:
+            found = _isolated(open_session, work, group, keeper)
+            result = Result()
+            if keeper.held.state is not State.DONE:
+                result = process(open_session(), work, keeper)
+        except Failure:
+            raise
+        except DeliveryError as lost:
+            raise Failure(f"Stopped: {lost}.", allow_retries=False) from lost
+        except Exception as error:
+            raise _failed(group, held, work, error) from error
+        except BaseException:  # the run is cancelled, or Dagster ends: that is no failed attempt
+            with suppress(BusError):
+                group.hand_back(held)
+            raise
+        if keeper.held.state is not State.DONE:
+            _settle(group, held, result)
+    seconds = time.monotonic() - started
+    return MaterializeResult(metadata=_metadata(group, held, result, found, seconds))
+
+
+def _isolated(
+    open_session: Callable[[], SparkSession], work: Work, group: Group, keeper: Keeper
+) -> Findings:
+    """Deal with a delivery that may not be tried any more, unless its rows are there."""
+    held = keeper.held
+    if not group.is_exhausted(held) or is_in_table(work, held):
+        return Findings()
+    isolates = group.config.on_exhausted is OnExhausted.ISOLATE and is_worth_isolating(held)
+    if not isolates:
+        raise _end_of(group.give_up(held))
+    return set_poison_apart(open_session(), work, keeper)
+
+
+def _settle(group: Group, held: Delivery, result: Result) -> None:
+    """Say that the work is done. The table has the rows: failing to say so is no failed attempt."""
+    try:
+        group.settle(held, filtered=result.filtered)
+    except BusError as error:
+        raise _left_to_the_next(error) from error
+
+
+def _failed(group: Group, held: Delivery, work: Work, error: Exception) -> Failure:
+    """Record a failed attempt, and put into words what comes next.
+
+    It is recorded only after a look into the table, as it may be the last: an error may also come
+    when the rows are committed, and what is in the table must not be dead-lettered."""
+    cause = describe(error, attempt=held.attempt, worker=held.worker, at_ms=0)
+    notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+    try:
+        if is_in_table(work, held):
+            return _left_to_the_next(error)
+        return _end_of(group.fail(held, error), notes)
+    except Exception as unrecorded:  # noqa: BLE001  (the first error is the one to tell of)
+        return Failure(
+            f"{cause.type}: {cause.message}{notes}\nThis could not be recorded ({unrecorded}); "
+            "the work is handed on when its lease ends.",
+            allow_retries=False,
+        )
+
+
+def _left_to_the_next(error: Exception) -> Failure:
+    return Failure(
+        f"The table has the rows, and this run could not say so: {error}. "
+        "The next run finds them there, and settles.",
+        allow_retries=False,
+    )
+
+
+def _end_of(delivery: Delivery, notes: str = "") -> Failure:
+    """What a run that failed says of its delivery."""
+    last = delivery.errors[-1]
+    if delivery.outcome is Outcome.DEAD_LETTERED:
+        where = f"the dead letters of {delivery.group}"
+        then = f"No attempt is left: {delivery.size} events are in {where}"
+    elif delivery.state is State.BLOCKED:
+        then = f"No attempt is left: the group stops, until dagster-bus resume {delivery.group}"
+    elif delivery.exhausted:
+        then = "No attempt is left: the next run finds out which events fail alone"
+    else:
+        wait_s = (delivery.due_ms - last.at_ms) / 1000
+        then = f"Attempt {last.attempt} failed; the next one follows in {wait_s:.1f} s"
+    return Failure(f"{then}. {last.type}: {last.message}{notes}", allow_retries=False)
+
+
+def _metadata(
+    group: Group, held: Delivery, result: Result, found: Findings, seconds: float
+) -> dict[str, Any]:
+    metadata = {
+        "rows": result.rows,
+        "events": held.size,
+        "filtered": result.filtered,
+        "files": result.files,
+        "attempt": held.attempt,
+        "ranges": [str(part) for part in held.ranges],
+        "seconds": round(seconds, 3),
+        "delivery": held.id,
+        "already in the table": result.repeated,
+        **{f"refused: {reason}": count for reason, count in result.refused.items()},
+        **{f"dropped: {condition}": count for condition, count in result.dropped.items()},
+    }
+    if found.trials:
+        metadata |= {"failed alone": len(found.poison), "trials": found.trials}
+    with suppress(StoreError):  # the work is done, whatever becomes of this look
+        metadata["lag"] = group.progress().lag
+    return metadata

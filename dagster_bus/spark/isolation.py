@@ -1,0 +1,103 @@
+"""Which events of a batch fail alone: found by trying parts of it, inside one Spark session.
+
+Nothing of a trial is kept. Once the bad events are known they are reported, and what is left is
+done as one batch, so that results over many rows are right and files are few.
+"""
+
+import logging
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.isolating import Findings, Poison, isolate
+from dagster_bus.core.lease import Keeper
+from dagster_bus.core.ranges import Ranges
+from dagster_bus.core.recovering import WorkerGone
+from dagster_bus.core.reporting import Failed, Report
+from dagster_bus.errors import DeliveryError, PipelineError, StoreError
+from dagster_bus.spark.expecting import judge
+from dagster_bus.spark.processing import Work, events_of, produce
+
+LOGGER = logging.getLogger("dagster_bus")
+
+MOST_LOOKS = 3
+"""How many workers may vanish while they look for the bad events before all is given up."""
+
+TRIES_OF_EXECUTORS = 3
+"""How often in a row executors must die over the same events before that is held against them."""
+
+LOST = ("ExecutorLostFailure", "exited unexpectedly", "Lost executor", "ExecutorDeadException")
+"""What Spark says when a process of its own died, and no code failed."""
+
+
+def is_worth_isolating(held: Delivery) -> bool:
+    """Whether looking for bad events is likely to come to an end: whoever vanishes over them again
+    and again will not find them."""
+    vanished = held.errors[-1].type == WorkerGone.__name__
+    return not vanished or held.reservation <= len(held.errors) + MOST_LOOKS
+
+
+def set_poison_apart(spark: SparkSession, work: Work, keeper: Keeper) -> Findings:
+    """Report the events that fail alone, each with its own error; the rest stays with the keeper.
+    An error that comes without any event is the pipeline's own, and no event is tried then."""
+    held = keeper.held
+    last = held.errors[-1]
+    trials = _Trials(spark, work, keeper)
+    broken = trials.without_events()
+    if broken is not None:
+        found = Findings([Poison(held.ranges, broken)], 1)
+    else:
+        found = isolate(held.ranges, PipelineError(f"{last.type}: {last.message}"), trials)
+        found.trials += 1
+    LOGGER.info("%s: %d bad parts in %d trials", held.id, len(found.poison), found.trials)
+    if found.poison:
+        keeper.report(
+            Report(failed=tuple(Failed(each.ranges, each.error) for each in found.poison))
+        )
+    return found
+
+
+class _Trials:
+    """Runs the pipeline on parts of a delivery."""
+
+    def __init__(self, spark: SparkSession, work: Work, keeper: Keeper) -> None:
+        self._spark = spark
+        self._work = work
+        self._keeper = keeper
+        self._strict = [each for each in work.expectations if each.on_violation == "fail"]
+
+    def __call__(self, ranges: Ranges) -> BaseException | None:
+        self._keeper.check()
+        error = self._run(ranges)
+        for _ in range(TRIES_OF_EXECUTORS - 1):
+            if error is None or not is_lost_executor(error):
+                break
+            LOGGER.warning("executors died over %s: once more", ", ".join(map(str, ranges)))
+            error = self._run(ranges)
+        return error
+
+    def without_events(self) -> BaseException | None:
+        return self._run(self._keeper.held.ranges, F.lit(False))
+
+    def _run(self, ranges: Ranges, condition: Column | None = None) -> BaseException | None:
+        try:
+            events = events_of(self._spark, self._work, self._keeper, ranges)
+            if condition is not None:
+                events = events.filter(condition)
+            produced = produce(self._work, events)
+            for frame in produced.results.values():
+                frame.write.format("noop").mode("overwrite").save()
+            if self._strict:
+                judge(produced, self._strict, keep=lambda frame: frame)
+        except (DeliveryError, StoreError):
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is the finding)
+            return error
+        return None
+
+
+def is_lost_executor(error: BaseException) -> bool:
+    """Whether a process of Spark's died, by a signal or for want of memory."""
+    said = str(error)
+    return any(word in said for word in LOST)
