@@ -6,7 +6,7 @@ done as one batch, so that results over many rows are right and files are few.
 
 import logging
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_bus.core.delivery import Delivery
@@ -16,7 +16,8 @@ from dagster_bus.core.ranges import Ranges
 from dagster_bus.core.recovering import WorkerGone
 from dagster_bus.core.reporting import Failed, Report
 from dagster_bus.errors import DeliveryError, PipelineError, StoreError
-from dagster_bus.spark.expecting import judge
+from dagster_bus.spark.expecting import PLACE, judge
+from dagster_bus.spark.frames import EVENT
 from dagster_bus.spark.processing import Work, events_of, produce
 
 LOGGER = logging.getLogger("dagster_bus")
@@ -42,14 +43,12 @@ def set_poison_apart(spark: SparkSession, work: Work, keeper: Keeper) -> Finding
     """Report the events that fail alone, each with its own error; the rest stays with the keeper.
     An error that comes without any event is the pipeline's own, and no event is tried then."""
     held = keeper.held
-    last = held.errors[-1]
-    trials = _Trials(spark, work, keeper)
-    broken = trials.without_events()
-    if broken is not None:
-        found = Findings([Poison(held.ranges, broken)], 1)
-    else:
-        found = isolate(held.ranges, PipelineError(f"{last.type}: {last.message}"), trials)
-        found.trials += 1
+    events = events_of(spark, work, keeper, held.ranges).persist()
+    trials = _Trials(events, work, keeper)
+    try:
+        found = _findings(held, trials)
+    finally:
+        events.unpersist()
     LOGGER.info("%s: %d bad parts in %d trials", held.id, len(found.poison), found.trials)
     if found.poison:
         keeper.report(
@@ -58,11 +57,21 @@ def set_poison_apart(spark: SparkSession, work: Work, keeper: Keeper) -> Finding
     return found
 
 
-class _Trials:
-    """Runs the pipeline on parts of a delivery."""
+def _findings(held: Delivery, trials: "_Trials") -> Findings:
+    broken = trials(())
+    if broken is not None:
+        return Findings([Poison(held.ranges, broken)], 1)
+    last = held.errors[-1]
+    found = isolate(held.ranges, PipelineError(f"{last.type}: {last.message}"), trials)
+    found.trials += 1
+    return found
 
-    def __init__(self, spark: SparkSession, work: Work, keeper: Keeper) -> None:
-        self._spark = spark
+
+class _Trials:
+    """Runs the pipeline on parts of a delivery, whose events were read once."""
+
+    def __init__(self, events: DataFrame, work: Work, keeper: Keeper) -> None:
+        self._events = events
         self._work = work
         self._keeper = keeper
         self._strict = [each for each in work.expectations if each.on_violation == "fail"]
@@ -77,15 +86,9 @@ class _Trials:
             error = self._run(ranges)
         return error
 
-    def without_events(self) -> BaseException | None:
-        return self._run(self._keeper.held.ranges, F.lit(False))
-
-    def _run(self, ranges: Ranges, condition: Column | None = None) -> BaseException | None:
+    def _run(self, ranges: Ranges) -> BaseException | None:
         try:
-            events = events_of(self._spark, self._work, self._keeper, ranges)
-            if condition is not None:
-                events = events.filter(condition)
-            produced = produce(self._work, events)
+            produced = produce(self._work, self._events.filter(_inside(ranges)))
             for frame in produced.results.values():
                 frame.write.format("noop").mode("overwrite").save()
             if self._strict:
@@ -95,6 +98,16 @@ class _Trials:
         except Exception as error:  # noqa: BLE001  (whatever it is, it is the finding)
             return error
         return None
+
+
+def _inside(ranges: Ranges) -> Column:
+    """Whether an event lies in one of some ranges."""
+    inside = F.lit(False)
+    for part in ranges:
+        topic, partition, offset = (F.col(f"{EVENT}.{name}") for name in PLACE)
+        here = (topic == part.topic) & (partition == part.partition)
+        inside = inside | (here & offset.between(part.first, part.last))
+    return inside
 
 
 def is_lost_executor(error: BaseException) -> bool:

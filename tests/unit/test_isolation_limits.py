@@ -1,0 +1,48 @@
+"""When looking for bad events is given up."""
+
+import pytest
+
+from dagster_bus.core import delivery as life
+from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.failure import AttemptError
+from dagster_bus.core.retry import GiveUp
+from dagster_bus.core.topic import OffsetRange
+from dagster_bus.spark.isolation import MOST_LOOKS, is_lost_executor, is_worth_isolating
+
+
+def taken(delivery: Delivery) -> Delivery:
+    again = life.reserve_again(delivery, now_ms=0, launch_timeout_ms=1)
+    return life.lease(again, reservation=again.reservation, worker="run", now_ms=0, lease_ms=9)
+
+
+def exhausted(kind: str) -> Delivery:
+    opened = life.open_delivery(
+        id="d",
+        group="g",
+        window="w",
+        ranges=(OffsetRange("orders", 0, 1, 9),),
+        now_ms=0,
+        launch_timeout_ms=9,
+    )
+    leased = life.lease(opened, reservation=1, worker="run", now_ms=0, lease_ms=9)
+    error = AttemptError(1, kind, "gone", "", "run", 0)
+    return taken(life.take_back(leased, now_ms=0, error=error, decision=GiveUp()))
+
+
+@pytest.mark.parametrize(("kind", "gives_up"), [("WorkerGone", True), ("ValueError", False)])
+def test_who_vanishes_again_and_again_over_a_batch_will_not_find_its_bad_events(
+    kind: str, gives_up: bool
+) -> None:
+    held = exhausted(kind)
+    for _ in range(MOST_LOOKS - 1):
+        assert is_worth_isolating(held)
+        held = taken(life.take_back(held, now_ms=0, error=None, decision=GiveUp()))
+    assert is_worth_isolating(held)
+    held = taken(life.take_back(held, now_ms=0, error=None, decision=GiveUp()))
+    assert is_worth_isolating(held) is not gives_up
+
+
+def test_the_death_of_an_executor_is_told_from_an_error_of_the_code() -> None:
+    assert is_lost_executor(OSError("Python worker exited unexpectedly (crashed)"))
+    assert is_lost_executor(OSError("ExecutorLostFailure (executor 1 exited caused by one of …"))
+    assert not is_lost_executor(ValueError("cannot do 3"))
