@@ -108,7 +108,7 @@ def killing(mark: Path, deaths: int) -> object:
     """A pipeline whose Python worker is killed over event 3, so many times."""
     path = str(mark)
 
-    @F.udf("bigint")
+    @F.udf("bigint", useArrow=False)
     def fragile(n: int) -> int:
         died = Path(path).stat().st_size if Path(path).exists() else 0
         if n == 3 and died < deaths:
