@@ -7,12 +7,10 @@ alone, or gives up.
 """
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from dagster import Failure, MaterializeResult
-from pyspark.sql import SparkSession
 
 from dagster_bus.core.delivery import Delivery, OnExhausted, Outcome, State
 from dagster_bus.core.failure import describe
@@ -21,11 +19,11 @@ from dagster_bus.core.isolating import Findings
 from dagster_bus.core.lease import Keeper, kept
 from dagster_bus.errors import BusError, DeliveryError, StoreError
 from dagster_bus.spark.isolation import is_worth_isolating, set_poison_apart
-from dagster_bus.spark.processing import Result, Work, is_in_table, process
+from dagster_bus.spark.processing import OpenSession, Result, Work, is_in_table, process
 
 
 def work_off(
-    open_session: Callable[[], SparkSession], work: Work, group: Group, held: Delivery
+    open_session: OpenSession, work: Work, group: Group, held: Delivery
 ) -> MaterializeResult[None]:
     """Do the work of a delivery, and say so. Raises Failure if it is not done."""
     started = time.monotonic()
@@ -51,9 +49,7 @@ def work_off(
     return MaterializeResult(metadata=_metadata(group, held, result, found, seconds))
 
 
-def _isolated(
-    open_session: Callable[[], SparkSession], work: Work, group: Group, keeper: Keeper
-) -> Findings:
+def _isolated(open_session: OpenSession, work: Work, group: Group, keeper: Keeper) -> Findings:
     """Deal with a delivery that may not be tried any more, unless its rows are there."""
     held = keeper.held
     if not group.is_exhausted(held) or is_in_table(work, held):

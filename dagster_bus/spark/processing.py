@@ -6,7 +6,7 @@ all there: its successor can tell the two apart.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -29,6 +29,8 @@ from dagster_bus.spark.expecting import (
 from dagster_bus.spark.frames import frame_of, read_events
 from dagster_bus.spark.pipeline import Pipeline, Produced, apply_pipeline
 from dagster_bus.spark.tables import Sink, Table, Written, open_sink
+
+OpenSession = Callable[[], SparkSession]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

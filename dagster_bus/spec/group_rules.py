@@ -56,6 +56,9 @@ def _work(loaded: LoadedSpec, place: Path) -> Iterator[Problem]:
             if key in written:
                 message = "only a pipeline or sql has rows for this (add one, or remove this)"
                 yield wrong(loaded, (*place, key), message)
+    if "sql" in written and "results" in loaded.keys(*place, "table"):
+        message = "a query has one result (remove this, or write a pipeline)"
+        yield wrong(loaded, (*place, "table", "results"), message)
     if "params" in written and "sql" not in written:
         yield wrong(loaded, (*place, "params"), "only sql has parameters (remove this)")
 

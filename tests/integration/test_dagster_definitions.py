@@ -89,8 +89,8 @@ def test_a_code_location_loads_with_the_store_down_and_the_tick_says_so(
         ),
         (
             "retry: quick",
-            "retry: quick\n    on_exhausted: isolate",
-            "topics.yaml:20:19: groups.order-table.on_exhausted: understood, but this",
+            "retry: quick\n    pool: spark",
+            "topics.yaml:20:11: groups.order-table.pool: understood, but this",
         ),
     ],
 )

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from dagster_bus.spec.load import load_spec
 from dagster_bus.spec.shapes import known_keys
 from dagster_bus.spec.unsupported import UNSUPPORTED, not_yet
@@ -16,7 +14,7 @@ def test_what_works_gets_no_note(tmp_path: Path) -> None:
 
 
 def test_defaults_that_are_written_out_get_no_note(tmp_path: Path) -> None:
-    defaults = ("start: earliest", "order: none", "on_exhausted: dead_letter", "window: hourly")
+    defaults = ("start: earliest", "order: none", "on_exhausted: isolate", "window: hourly")
     text = GOOD.replace("lease: 20s", "\n        ".join(defaults))
     text = text.replace("{path: data/history}", "{path: data/history, format: delta}")
     assert list(not_yet(load(tmp_path, text))) == []
@@ -46,14 +44,6 @@ def test_a_group_is_noted_with_the_session(tmp_path: Path) -> None:
         "groups.bill.window",
         "groups.bill.job",
     ]
-
-
-@pytest.mark.parametrize("last", ["dead_letter", "block"])
-def test_single_values_are_noted_alone(tmp_path: Path, last: str) -> None:
-    text = GOOD.replace("lease: 20s", f"on_exhausted: {last}")
-    assert list(not_yet(load(tmp_path, text))) == []
-    (note,) = not_yet(load(tmp_path, GOOD.replace("lease: 20s", "on_exhausted: isolate")))
-    assert "groups.history.on_exhausted" in str(note)
 
 
 def test_only_keys_of_the_grammar_are_listed() -> None:
