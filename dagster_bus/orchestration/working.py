@@ -54,10 +54,15 @@ def _isolated(open_session: OpenSession, work: Work, group: Group, keeper: Keepe
     held = keeper.held
     if not group.is_exhausted(held) or is_in_table(work, held):
         return Findings()
-    isolates = group.config.on_exhausted is OnExhausted.ISOLATE and is_worth_isolating(held)
-    if not isolates:
+    if not _isolates(group, held):
         raise _end_of(group.give_up(held))
     return set_poison_apart(open_session(), work, keeper)
+
+
+def _isolates(group: Group, held: Delivery) -> bool:
+    """Whether this run is to find the bad events, and to do the others."""
+    isolates = group.config.on_exhausted is OnExhausted.ISOLATE
+    return held.exhausted and isolates and is_worth_isolating(held)
 
 
 def _settle(group: Group, held: Delivery, result: Result) -> None:
@@ -78,6 +83,10 @@ def _failed(group: Group, held: Delivery, work: Work, error: Exception) -> Failu
     try:
         if is_in_table(work, held):
             return _left_to_the_next(error)
+        if _isolates(group, held):  # what is left was not to blame so far
+            group.hand_back(held)
+            then = "What did not fail alone could not be done either, and the next run tries again"
+            return Failure(f"{then}. {cause.type}: {cause.message}{notes}", allow_retries=False)
         return _end_of(group.fail(held, error), notes)
     except Exception as unrecorded:  # noqa: BLE001  (the first error is the one to tell of)
         return Failure(

@@ -13,7 +13,6 @@ from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.isolating import Findings, Poison, isolate
 from dagster_bus.core.lease import Keeper
 from dagster_bus.core.ranges import Ranges
-from dagster_bus.core.recovering import WorkerGone
 from dagster_bus.core.reporting import Failed, Report
 from dagster_bus.errors import DeliveryError, PipelineError, StoreError
 from dagster_bus.spark.expecting import PLACE, judge
@@ -23,7 +22,8 @@ from dagster_bus.spark.processing import Work, events_of, produce
 LOGGER = logging.getLogger("dagster_bus")
 
 MOST_LOOKS = 3
-"""How many workers may vanish while they look for the bad events before all is given up."""
+"""How many workers may look for the bad events, and bring the others into the table, before all of
+them are given up."""
 
 TRIES_OF_EXECUTORS = 3
 """How often in a row executors must die over the same events before that is held against them."""
@@ -33,10 +33,9 @@ LOST = ("ExecutorLostFailure", "exited unexpectedly", "Lost executor", "Executor
 
 
 def is_worth_isolating(held: Delivery) -> bool:
-    """Whether looking for bad events is likely to come to an end: whoever vanishes over them again
-    and again will not find them."""
-    vanished = held.errors[-1].type == WorkerGone.__name__
-    return not vanished or held.reservation <= len(held.errors) + MOST_LOOKS
+    """Whether looking for bad events is likely to come to an end: if workers vanish or fail over
+    that again and again, it is not."""
+    return held.reservation <= len(held.errors) + MOST_LOOKS
 
 
 def set_poison_apart(spark: SparkSession, work: Work, keeper: Keeper) -> Findings:

@@ -91,6 +91,26 @@ def test_a_worker_that_dies_after_the_bad_events_were_reported_leaves_the_rest_t
     shop.bus.close()
 
 
+def test_a_table_that_is_out_of_reach_for_a_while_costs_no_good_event(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Workshop(spark, f"sqlite:///{tmp_path}/bus.db", tmp_path)
+    shop.does(raising(2))  # type: ignore[arg-type]
+    shop.publish(*({"n": n} for n in range(4)))
+    shop.fails()
+
+    def unreachable(*_: object) -> None:
+        raise ConnectionError("no route to the table")
+
+    with monkeypatch.context() as fault:
+        fault.setattr(DeltaSink, "write", unreachable)
+        assert "the next run tries again. ConnectionError: no route" in shop.fails()
+    shop.run()
+    assert shop.numbers() == [0, 1, 3]
+    assert shop.group.progress().tally == Tally(processed=3, dead_lettered=1)
+    shop.bus.close()
+
+
 def test_a_pipeline_that_fails_without_any_event_costs_one_trial(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -1,7 +1,5 @@
 """When looking for bad events is given up."""
 
-import pytest
-
 from dagster_bus.core import delivery as life
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.failure import AttemptError
@@ -15,7 +13,7 @@ def taken(delivery: Delivery) -> Delivery:
     return life.lease(again, reservation=again.reservation, worker="run", now_ms=0, lease_ms=9)
 
 
-def exhausted(kind: str) -> Delivery:
+def exhausted() -> Delivery:
     opened = life.open_delivery(
         id="d",
         group="g",
@@ -25,21 +23,17 @@ def exhausted(kind: str) -> Delivery:
         launch_timeout_ms=9,
     )
     leased = life.lease(opened, reservation=1, worker="run", now_ms=0, lease_ms=9)
-    error = AttemptError(1, kind, "gone", "", "run", 0)
+    error = AttemptError(1, "WorkerGone", "gone", "", "run", 0)
     return taken(life.take_back(leased, now_ms=0, error=error, decision=GiveUp()))
 
 
-@pytest.mark.parametrize(("kind", "gives_up"), [("WorkerGone", True), ("ValueError", False)])
-def test_who_vanishes_again_and_again_over_a_batch_will_not_find_its_bad_events(
-    kind: str, gives_up: bool
-) -> None:
-    held = exhausted(kind)
+def test_a_batch_over_which_workers_vanish_again_and_again_is_given_up() -> None:
+    held = exhausted()
     for _ in range(MOST_LOOKS - 1):
         assert is_worth_isolating(held)
         held = taken(life.take_back(held, now_ms=0, error=None, decision=GiveUp()))
     assert is_worth_isolating(held)
-    held = taken(life.take_back(held, now_ms=0, error=None, decision=GiveUp()))
-    assert is_worth_isolating(held) is not gives_up
+    assert not is_worth_isolating(taken(life.hand_back(held, token=held.token, now_ms=0)))
 
 
 def test_the_death_of_an_executor_is_told_from_an_error_of_the_code() -> None:
