@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from dagster_bus.core.clock import system_clock
 from dagster_bus.spark.tables.columns import WINDOW, evolved, usable, with_window, without_window
+from dagster_bus.spark.tables.folder import format_of_files, of_another_format
 from dagster_bus.spark.tables.storage import (
     Storage,
     committer_path,
@@ -52,6 +53,8 @@ class DeltaLog:
 
     def create(self, columns: StructType) -> DeltaTable:
         """The table, made now or at the same moment by somebody else."""
+        if (found := format_of_files(self.table)) is not None:
+            raise of_another_format(self.table, found)
         try:
             create_table_with_add_actions(
                 self._path,

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 
 from dagster_bus.errors import UsageError
 from dagster_bus.spark.tables.delta_replacing import DeltaReplacement
+from dagster_bus.spark.tables.files import FileReplacement
 from dagster_bus.spark.tables.table import Replacement, Table, Written
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
@@ -24,7 +25,8 @@ def open_replacement(
             f"{name!r} cannot name a replacement: it becomes a folder's name, so write letters, "
             "digits, '.', '_' and '-'"
         )
-    return DeltaReplacement(table, window, name=name, including=including)
+    kind = DeltaReplacement if table.format == "delta" else FileReplacement
+    return kind(table, window, name=name, including=including)
 
 
 def replace_window(
