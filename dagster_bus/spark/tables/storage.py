@@ -59,12 +59,12 @@ def spark_options(options: Mapping[str, str]) -> dict[str, str]:
 
 def spark_path(path: str) -> str:
     """A table's path in Spark's spelling; s3:// is s3a:// there."""
-    return f"s3a://{path.removeprefix('s3://')}" if path.startswith("s3://") else path
+    return local_folder(path) or _with_scheme(path, "s3", "s3a")
 
 
 def committer_path(path: str) -> str:
     """A table's path in the committer's spelling."""
-    return f"s3://{path.removeprefix('s3a://')}" if path.startswith("s3a://") else path
+    return local_folder(path) or _with_scheme(path, "s3a", "s3")
 
 
 def local_folder(path: str) -> str | None:
@@ -143,6 +143,11 @@ def _remove_empty(folder: Path, root: Path) -> None:
         except OSError:
             return
         folder = folder.parent
+
+
+def _with_scheme(path: str, old: str, new: str) -> str:
+    rest = path.removeprefix(f"{old}://")
+    return path if rest == path else f"{new}://{rest}"
 
 
 def _is_of_storage(name: str) -> bool:
