@@ -136,7 +136,7 @@ def test_a_url_of_this_machine_is_a_folder(spark: SparkSession, tmp_path: Path) 
         folder = tmp_path / "with space" / format
         table = Table(folder.as_uri(), format)
         deliver(table, delivery("d1"), numbers(spark, 0, 2))
-        assert rows_of(Table(str(folder), format)) == {A: [0, 1]}
+        assert rows_of(Table(str(folder), "parquet")) == {A: [0, 1]}
         (seen,) = describe_windows(table)
         assert seen == WindowFiles(A, 1, seen.bytes, 2 if format == "delta" else None)
         read = read_table(spark, table)

@@ -1,6 +1,7 @@
 """Tables that take each delivery once."""
 
 from dagster_bus.core.delivery import Delivery
+from dagster_bus.spark.tables.declared import declared_table, tables_at
 from dagster_bus.spark.tables.delta import DeltaSink
 from dagster_bus.spark.tables.files import FileSink
 from dagster_bus.spark.tables.maintaining import Maintained, maintain
@@ -15,12 +16,14 @@ __all__ = [
     "Table",
     "WindowFiles",
     "Written",
+    "declared_table",
     "describe_windows",
     "maintain",
     "open_replacement",
     "open_sink",
     "read_table",
     "replace_window",
+    "tables_at",
 ]
 
 

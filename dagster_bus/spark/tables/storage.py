@@ -117,6 +117,11 @@ class Storage:
         ]
         return tuple(self._data_file(info) for info in sorted(found, key=lambda info: info.path))
 
+    def folders(self) -> list[str]:
+        """The names of the folders in the table's."""
+        found = self._files.get_file_info(pa_fs.FileSelector("", recursive=False))
+        return sorted(info.base_name for info in found if info.type == pa_fs.FileType.Directory)
+
     def remove(self, paths: list[str]) -> None:
         """Remove files, and folders that are empty then."""
         for path in paths:
