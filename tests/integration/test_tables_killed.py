@@ -4,7 +4,6 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ MORTAL = [sys.executable, "-m", "tests.support.mortal_tables"]
 
 
 @pytest.fixture(scope="module")
-def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables as a worker left them that was killed."""
     folder = tmp_path_factory.mktemp("abandoned")
     with subprocess.Popen([*MORTAL, "work", str(folder)], stdout=subprocess.PIPE, text=True) as it:
