@@ -20,7 +20,8 @@ from dagster_bus.core.letters import Chosen
 from dagster_bus.core.store import Tally
 from dagster_bus.errors import StoreUnusable
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
-from dagster_bus.spark.tables.delta import DeltaSink, Written
+from dagster_bus.spark.tables import Written
+from dagster_bus.spark.tables.delta import DeltaSink
 from tests.support.dagster_project import DEAD, JOB, Project, failure_of
 from tests.support.project import write_topics
 

@@ -5,29 +5,45 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Where rows go: a folder or a URL, in a format, with options for whoever writes there."""
+    """Where rows go: a folder or a URL, in a format, with options for whoever writes there.
+
+    Options may hold secrets and are not shown."""
 
     path: str
     format: str = "delta"
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def named(self, name: str) -> "Table":
         """The table beside the others for one of several results of a pipeline."""
         return Table(f"{self.path.rstrip('/')}/{name}", self.format, self.options)
 
 
-class Written(Protocol):
-    """Rows that Spark has written for a delivery and nobody sees yet."""
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of rows, by its path from the table's folder on."""
+
+    path: str
+    size: int
+    modified_ms: int
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Rows that Spark has written and nobody sees yet."""
+
+    columns: StructType
+    files: tuple[DataFile, ...]
+    rows: int
 
     @property
-    def rows(self) -> int: ...
-
-    @property
-    def file_count(self) -> int: ...
+    def file_count(self) -> int:
+        return len(self.files)
 
 
 class Sink(Protocol):
@@ -42,3 +58,15 @@ class Sink(Protocol):
 
     def commit(self, written: Written) -> None:
         """Make the rows visible, once. Raises LeaseLost if another worker fenced this one off."""
+
+
+class Replacement(Protocol):
+    """Other rows for one window of a table. Making it looks at what the window has: if that has
+    changed when the rows are to take its place, they are refused."""
+
+    def done(self) -> bool:
+        """Whether a replacement of this name has been made in this window."""
+
+    def replace(self, rows: DataFrame) -> Written | None:
+        """Put the rows in the place of all that the window has; nothing, if that was done before.
+        Raises TableError if a delivery came into the window meanwhile."""
