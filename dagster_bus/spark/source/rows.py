@@ -81,7 +81,7 @@ def _require_types(types: Mapping[str, Any], found: Mapping[str, str | None]) ->
 
 
 def messages(batch: pa.RecordBatch, chosen: Layout, source: str | None) -> Iterator[Message]:
-    """The messages of a batch of rows, in order. A mistake is told with the number of its row."""
+    """The messages of a batch of rows, in order."""
     size = batch.num_rows
     nothing = [None] * size
     column = {name: batch.column(name).to_pylist() for name in batch.schema.names}

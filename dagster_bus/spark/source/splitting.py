@@ -29,12 +29,11 @@ def split(
     """The events of ranges, in tasks. A long range is cut; short ones share a task."""
     total = count(ranges)
     most = min(max(PIECE, total // MANY_TASKS), LARGE_PIECE, max(total // least_tasks, 1))
-    cut = [
-        piece
-        for span in ranges
-        for piece in pieces([span], _events_in(TASK_BYTES, span, event_bytes or {}, most))
-    ]
-    return list(_packed(cut, most))
+    weighed = []
+    for span in ranges:
+        fitting = _events_in(TASK_BYTES, span, event_bytes or {}, most)
+        weighed += [(piece, len(piece) / fitting) for piece in pieces([span], fitting)]
+    return list(_packed(weighed))
 
 
 def mean_bytes(bounds: Mapping[TopicPartition, Bounds]) -> dict[TopicPartition, float]:
@@ -49,13 +48,15 @@ def _events_in(
     return most if size * most <= budget else max(int(budget / size), 1)
 
 
-def _packed(cut: Iterable[OffsetRange], most: int) -> Iterable[Task]:
-    """Neighbours together, as long as they are no more than one task's events."""
+def _packed(weighed: Iterable[tuple[OffsetRange, float]]) -> Iterable[Task]:
+    """Neighbours together, as long as their shares are no more than one task."""
     task: list[OffsetRange] = []
-    for piece in cut:
-        if task and count(task) + len(piece) > most:
+    filled = 0.0
+    for piece, share in weighed:
+        if task and filled + share > 1:
             yield tuple(task)
-            task = []
+            task, filled = [], 0.0
         task.append(piece)
+        filled += share
     if task:
         yield tuple(task)

@@ -111,7 +111,7 @@ class BusStreamWriter(DataSourceStreamArrowWriter):
         stream = replace(self._target, write_id=self._target.write_id or query)
         return publish(stream, iterator, f"{stream.write_id}/{batch}")
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
         require_apart(_hashes(messages))
 
 
@@ -173,7 +173,12 @@ def _identified(
     places = [place for place, message in enumerate(part) if message.idempotency_key is None]
     if not places:
         return part
-    digests = [digest(to.topic, *said(part[place])) for place in places]
+    digests = []
+    for place in places:
+        try:
+            digests.append(digest(to.topic, *said(part[place])))
+        except UsageError as error:
+            raise error.of_message(place, len(part)) from None
     numbers = numbering.numbers(hashes_of(digests)).tolist()
     for place, known_by, number in zip(places, digests, numbers, strict=True):
         key = f"{identity}/{known_by.hex()}/{number}"
