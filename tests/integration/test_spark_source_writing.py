@@ -119,7 +119,7 @@ def test_a_bad_row_fails_the_job_with_what_is_wrong_with_it(
     with pytest.raises(Exception, match="row 1 of its task: priority is one of critical, high"):
         write(spark.sql("SELECT '{}' AS payload, 'soon' AS priority"), store_url)
     with pytest.raises(Exception, match="topic 'nowhere' is not declared"):
-        write(texts, store_url, topic="nowhere")
+        write(spark.range(1), store_url, topic="nowhere")
     assert published_count(bus) == 0
 
 

@@ -77,6 +77,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         bounds = self._bounds()
+        _require_there({at: n for at, n in _read(start).items() if at in bounds}, bounds)
         begin = self._begin(start, bounds)
         ends = {at: each.end for at, each in bounds.items()}
         if self._target is not None:
@@ -88,6 +89,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         bounds = self._bounds(_read(end))
+        _require_there(_read(end), bounds)
         begin = available(
             self._begin(start, bounds), bounds, fail_on_data_loss=self._query.fail_on_data_loss
         )
@@ -119,19 +121,22 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             names = sorted({at.topic for at in known})
         else:
             names = [topic.name for topic in chosen_topics(self._query.patterns, store)]
-        bounds = store.bounds(names)
-        for at, offset in (known or {}).items():
-            if at not in bounds or bounds[at].end < offset:
-                raise UsageError(
-                    f"the checkpoint has offset {offset} of {at.topic}/{at.partition}, which the "
-                    "store does not have: is it another store? Begin with a new checkpoint"
-                )
-        return bounds
+        return store.bounds(names)
 
     def _begin(self, start: Offset, bounds: Mapping[TopicPartition, Bounds]) -> Ends:
         """Where a batch begins: a topic that came later begins with its first event."""
         known = _read(start)
         return {at: known.get(at, each.first) for at, each in bounds.items()}
+
+
+def _require_there(ends: Ends, bounds: Mapping[TopicPartition, Bounds]) -> None:
+    """Offsets of a checkpoint are such as the store has given."""
+    for at, offset in ends.items():
+        if at not in bounds or bounds[at].end < offset:
+            raise UsageError(
+                f"the checkpoint has offset {offset} of {at.topic}/{at.partition}, which the store "
+                "does not have: is it another store? Begin with a new checkpoint"
+            )
 
 
 def limited(begin: Mapping[TopicPartition, int], ends: Ends, most: int) -> Ends:

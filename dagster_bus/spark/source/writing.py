@@ -145,7 +145,9 @@ def _open_bus(to: Target) -> Bus:
                 f"{to.topic} does not recognise repeated events (dedup.window is 0), so that rows "
                 "could be published twice: give it a window, or write without writeId and stream"
             )
-        return Bus(store, topics, None, compile_schema=compile_schema)
+        bus = Bus(store, topics, None, compile_schema=compile_schema)
+        bus.select(to.topic)
+        return bus
     except BaseException:
         store.close()
         raise
