@@ -10,10 +10,8 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from urllib.parse import quote
 
-import adbc_driver_sqlite.dbapi as adbc
 import pyarrow as pa
 import pyarrow.compute as pc
-from adbc_driver_sqlite import StatementOptions
 
 from dagster_bus.core.event import Event
 from dagster_bus.core.topic import EventFilter, OffsetRange
@@ -116,6 +114,9 @@ def _read_mongo(
 def _read_sqlite(
     url: str, span: OffsetRange, columns: Collection[str], complete: bool
 ) -> Iterator[pa.RecordBatch]:
+    import adbc_driver_sqlite.dbapi as adbc  # with pandas and more: not for those who only plan
+    from adbc_driver_sqlite import StatementOptions
+
     path = f"file:{quote(sqlite_path(url))}?mode=ro"
     queries = load_queries()
     at = (span.topic, span.partition)

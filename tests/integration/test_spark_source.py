@@ -202,7 +202,7 @@ def test_filters_on_place_and_time_become_ranges(
 
 
 def _plan(events: DataFrame) -> str:
-    return str(events._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+    return str(events._jdf.queryExecution().executedPlan().toString())
 
 
 def test_a_session_that_pushes_no_filters_down_reads_the_same(

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from dagster_bus.core.bus import Bus
 from dagster_bus.core.topic import TopicConfig, TopicPartition

@@ -1,4 +1,8 @@
-"""What Spark knows the bus by: its name, its columns, and who reads and writes."""
+"""What Spark knows the bus by: its name, its columns, and who reads and writes.
+
+Spark starts a process for each question that it asks on the driver, so that only what the question
+needs is imported.
+"""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -13,14 +17,6 @@ from dagster_bus.spark.source.columns import ENVELOPE, Shape, ddl, typed_columns
 from dagster_bus.spark.source.options import Options
 from dagster_bus.spark.source.places import chosen_topics
 from dagster_bus.spark.source.reading import BusReader, batch_query, patterns
-from dagster_bus.spark.source.streaming import BusStreamReader, stream_query
-from dagster_bus.spark.source.writing import (
-    STREAM_WRITING,
-    WRITING,
-    BusStreamWriter,
-    BusWriter,
-    target,
-)
 from dagster_bus.stores import open_store
 
 FORMAT = "dagster_bus"
@@ -38,13 +34,19 @@ class BusDataSource(DataSource):
         return BusReader(batch_query(self._options), Shape(schema, self._columns()))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from dagster_bus.spark.source.writing import WRITING, BusWriter, target
+
         return BusWriter(target(self._options, schema, overwrite, WRITING))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from dagster_bus.spark.source.streaming import BusStreamReader, stream_query
+
         asked, most = stream_query(self._options)
         return BusStreamReader(asked, Shape(schema, self._columns()), most)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from dagster_bus.spark.source.writing import STREAM_WRITING, BusStreamWriter, target
+
         return BusStreamWriter(target(self._options, schema, overwrite, STREAM_WRITING))
 
     @property

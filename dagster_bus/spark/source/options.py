@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dagster_bus.errors import UsageError
-from dagster_bus.opening import store_url
 from dagster_bus.spec.hints import hint, nearest, shown
-from dagster_bus.spec.load import load_spec
 from dagster_bus.stores import SQLITE_PREFIX, is_mongo, sqlite_path
 
 EARLIEST, LATEST = -2, -1
@@ -107,10 +105,18 @@ class Options:
                 "path of its topics.yaml"
             )
         if self.has("config"):
-            url = store_url(load_spec(self.required("config", "the path of a topics.yaml")))
+            url = _store_of(self.required("config", "the path of a topics.yaml"))
         else:
             url = self.required("store", "the address of the bus")
         return url if is_mongo(url) else f"{SQLITE_PREFIX}{Path(sqlite_path(url)).absolute()}"
+
+
+def _store_of(file: str) -> str:
+    """Imported when it is needed: each task pays for what is imported here."""
+    from dagster_bus.opening import store_url
+    from dagster_bus.spec.load import load_spec
+
+    return store_url(load_spec(file))
 
 
 def _place(text: str, option: str) -> Place:

@@ -9,11 +9,11 @@ from dagster_bus.stores.arrow import pieces
 
 Task = tuple[OffsetRange, ...]
 
-PIECE = 10_000
+PIECE = 20_000
 """Events in one task: large enough to be worth starting, small enough to occupy all cores."""
 
 LARGE_PIECE = 100_000
-MANY_TASKS = 64
+MANY_TASKS = 32
 """With so many tasks all cores are busy; larger tasks spare starting still more of them."""
 
 TASK_BYTES = 64 << 20
