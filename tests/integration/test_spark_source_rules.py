@@ -1,7 +1,9 @@
 """The data source's decisions, which need neither Spark nor a store."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,9 +42,9 @@ from dagster_bus.errors import UsageError
 from dagster_bus.spark.source.filters import condition, narrowed
 from dagster_bus.spark.source.identity import Numbering, digest, hashes_of, require_apart
 from dagster_bus.spark.source.options import Options, Place
-from dagster_bus.spark.source.reading import batch_query
+from dagster_bus.spark.source.reading import READING, batch_query
 from dagster_bus.spark.source.splitting import LARGE_PIECE, PIECE, TASK_BYTES, split
-from dagster_bus.spark.source.streaming import limited, stream_query
+from dagster_bus.spark.source.streaming import STREAMING, limited, stream_query
 from dagster_bus.spark.source.values import Payloads
 from dagster_bus.spark.source.writing import WRITING, target
 
@@ -87,6 +89,14 @@ def test_an_option_that_cannot_be_is_refused_with_what_is_allowed(
 def test_a_stream_has_no_end(option: str) -> None:
     with pytest.raises(UsageError, match=f"option {option} is for batches"):
         stream_query(Options({**TOPICS, option: "1"}))
+
+
+def test_every_option_is_documented_and_every_documented_option_is_there() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "spark-source.md").read_text(encoding="utf-8")
+    known = {*READING, *STREAMING, *WRITING} - {"ranges"}
+    assert {name for name in known if f"`{name}`" not in text} == set()
+    camel = set(re.findall(r"`([a-z]+[A-Z][a-zA-Z]+)`", text)) - {"availableNow"}
+    assert camel <= known
 
 
 def test_options_are_read_whatever_their_case() -> None:
