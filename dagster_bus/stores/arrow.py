@@ -2,27 +2,29 @@
 
 The embedded store is read through ADBC, whose driver has a SQLite library of its own. Two such
 libraries must not have one file open in the same process (closing it in one drops the locks of the
-other), so this is for processes that do not open the store in any other way.
+other), so this is for processes that do not open the store in any other way at the same time; the
+file is closed again before a batch is handed on.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from urllib.parse import quote
 
-import adbc_driver_sqlite.dbapi as adbc
 import pyarrow as pa
 import pyarrow.compute as pc
-from adbc_driver_sqlite import StatementOptions
 
 from dagster_bus.core.event import Event
 from dagster_bus.core.topic import EventFilter, OffsetRange
-from dagster_bus.errors import StoreError
+from dagster_bus.errors import OffsetTrimmed, StoreError
 from dagster_bus.stores import is_mongo, sqlite_path
 from dagster_bus.stores.sqlite.connection import load_queries
 
 MAX_BATCH = 32_768
 """The driver guesses a column's type from the first batch of a result, so a result must be one
 batch: a text column that begins with that many NULLs would be taken for numbers."""
+
+MAX_BATCH_BYTES = 16 << 20
+"""What the events of one batch may come to, unless a single one is larger."""
 
 ENVELOPE = pa.schema(
     [
@@ -50,15 +52,28 @@ def pieces(ranges: Sequence[OffsetRange], most: int = MAX_BATCH) -> list[OffsetR
     ]
 
 
-def read_batches(url: str, span: OffsetRange, wanted: EventFilter) -> Iterator[pa.RecordBatch]:
-    """The events of a piece that pass a filter, in order."""
-    table, compacted_to = _read_mongo(url, span) if is_mongo(url) else _read_sqlite(url, span)
-    _require_complete(table, span, compacted_to)
-    if wanted:
-        pairs = zip(table["attributes"].to_pylist(), table["key"].to_pylist(), strict=True)
+def read_batches(
+    url: str,
+    span: OffsetRange,
+    wanted: EventFilter,
+    columns: Collection[str] = ENVELOPE.names,
+    *,
+    complete: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """The events of a range that pass a filter, in order, in batches of bounded size.
+
+    Columns that are not asked for may be null. Events that should be there and are not are an
+    error, unless it need not be complete; OffsetTrimmed if retention has taken them."""
+    needed = {*columns, *(("attributes", "key") if wanted else ())}
+    read = _read_mongo if is_mongo(url) else _read_sqlite
+    for batch in read(url, span, needed, complete):
+        if not wanted:
+            yield batch
+            continue
+        pairs = zip(batch["attributes"].to_pylist(), batch["key"].to_pylist(), strict=True)
         passes = [wanted.matches(json.loads(text), key) for text, key in pairs]
-        table = table.filter(pa.array(passes, pa.bool_()))
-    yield from table.to_batches()
+        if any(passes):
+            yield batch.filter(pa.array(passes, pa.bool_()))
 
 
 def to_table(events: Iterable[Event]) -> pa.Table:
@@ -71,36 +86,62 @@ def to_table(events: Iterable[Event]) -> pa.Table:
     return pa.table(columns, schema=ENVELOPE)
 
 
-def _require_complete(table: pa.Table, span: OffsetRange, compacted_to: int) -> None:
+def require_complete(
+    offsets: Sequence[pa.Array], span: OffsetRange, first_offset: int, compacted_to: int
+) -> None:
     """Compaction takes events out up to where it has looked; from there on all must be there."""
     first = max(span.first, compacted_to + 1)
     expected = max(span.last - first + 1, 0)
-    found = pc.sum(pc.greater_equal(table["offset"], first)).as_py() or 0
-    if found != expected:
-        raise StoreError(
-            f"{span} has {found} of its {expected} events in the store; what is not there must "
-            "not be counted as processed"
-        )
+    found = sum(pc.sum(pc.greater_equal(part, first)).as_py() or 0 for part in offsets)
+    if found == expected:
+        return
+    if span.first < first_offset:
+        raise OffsetTrimmed(span.topic, span.partition, span.first, first_offset)
+    raise StoreError(
+        f"{span} has {found} of its {expected} events in the store; what is not there must "
+        "not be counted as processed"
+    )
 
 
-def _read_mongo(url: str, span: OffsetRange) -> tuple[pa.Table, int]:
-    from dagster_bus.stores.mongo.arrow import read_table
+def _read_mongo(
+    url: str, span: OffsetRange, columns: Collection[str], complete: bool
+) -> Iterator[pa.RecordBatch]:
+    from dagster_bus.stores.mongo.arrow import read_pages
 
-    return read_table(url, span)
+    return read_pages(url, span, columns, complete=complete)
 
 
-def _read_sqlite(url: str, span: OffsetRange) -> tuple[pa.Table, int]:
+def _read_sqlite(
+    url: str, span: OffsetRange, columns: Collection[str], complete: bool
+) -> Iterator[pa.RecordBatch]:
+    import adbc_driver_sqlite.dbapi as adbc  # with pandas and more: not for those who only plan
+    from adbc_driver_sqlite import StatementOptions
+
     path = f"file:{quote(sqlite_path(url))}?mode=ro"
+    queries = load_queries()
     at = (span.topic, span.partition)
-    with adbc.connect(path) as connection, connection.cursor() as cursor:
-        cursor.execute("PRAGMA busy_timeout = 30000")
-        cursor.adbc_statement.set_options(**{StatementOptions.BATCH_ROWS.value: str(MAX_BATCH)})
-        cursor.execute(load_queries()["read_events_arrow"], (*at, span.first, span.last))
-        table = cursor.fetch_arrow_table()
-        # Asked last: what compaction took out before the events were read, it says by now.
-        cursor.execute(load_queries()["compacted_to"], at)
-        compacted_to = cursor.fetchone()
-    return _enveloped(table, span), compacted_to[0] if compacted_to else 0
+    limits = (MAX_BATCH, MAX_BATCH_BYTES, int("payload" in columns))
+    offsets: list[pa.Array] = []
+    first = span.first
+    while first <= span.last:
+        with adbc.connect(path) as connection, connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout = 30000")
+            cursor.adbc_statement.set_options(**{StatementOptions.BATCH_ROWS.value: str(MAX_BATCH)})
+            cursor.execute(queries["read_events_arrow"], (*at, first, span.last, *limits))
+            batches = _enveloped(cursor.fetch_arrow_table(), span).to_batches()
+            offsets += [batch["offset"] for batch in batches]
+            first = offsets[-1][-1].as_py() + 1 if batches else span.last + 1
+            if complete and first > span.last:
+                # Asked last: what is missing among the events, these account for by now.
+                cursor.execute(queries["beginning"], at)
+                beginning = cursor.fetchone()
+                cursor.execute(queries["compacted_to"], at)
+                compacted_to = cursor.fetchone()
+                if beginning and compacted_to:
+                    require_complete(offsets, span, beginning[1], compacted_to[0])
+                else:
+                    require_complete(offsets, span, 0, 0)
+        yield from batches
 
 
 def _enveloped(table: pa.Table, span: OffsetRange) -> pa.Table:

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "opening": {"errors", "core", "stores", "schemas", "spec", "live"},
     "connectors": {"errors", "core"},
     "templates": set(),
-    "spark": {"errors", "core", "stores", "schemas", "spec"},
+    "spark": {"errors", "core", "stores", "schemas", "spec", "opening"},
     "orchestration": {"errors", "core", "stores", "schemas", "spec", "opening", "spark"},
     "cli": {
         "errors",

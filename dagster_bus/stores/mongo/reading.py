@@ -1,6 +1,6 @@
 """Reading a MongoDB store's log: events in order, some at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -22,6 +22,9 @@ from dagster_bus.stores.mongo.documents import (
 )
 
 Page = list[Document]
+
+ALWAYS = ("offset", "ts", "bytes")
+"""The fields by which a reader knows where it is."""
 
 
 def read(connection: MongoConnection, span: OffsetRange, limit: int) -> list[Event]:
@@ -48,16 +51,21 @@ def iterate(
 
 
 def pages(
-    connection: MongoConnection, span: OffsetRange, limit: int = 0, shared_by: int = 1
+    connection: MongoConnection,
+    span: OffsetRange,
+    limit: int = 0,
+    shared_by: int = 1,
+    fields: Collection[str] | None = None,
 ) -> Iterator[Page]:
-    """The documents of a range, some at a time. Where some are missing it is asked why: compaction
-    takes single ones, and that is well; if they were trimmed away, the reader is told."""
+    """The documents of a range, or some fields of them, some at a time. Where some are missing it
+    is asked why: compaction takes single ones, and that is well; if they were trimmed away, the
+    reader is told."""
     if span.first > span.last:
         return
     expected = span.first
     with connection.session() as session:
         most = max(PAGE_EVENTS // shared_by, LEAST_EVENTS)
-        cursor = _find(connection.database, session, span, limit, most)
+        cursor = _find(connection.database, session, span, limit, most, fields)
         while page := _page(connection, cursor, most, PAGE_BYTES // shared_by):
             first, last = page[0]["offset"], page[-1]["offset"]
             if first > expected or last - first + 1 > len(page):
@@ -74,9 +82,11 @@ def _find(
     span: OffsetRange,
     limit: int,
     batch_size: int,
+    fields: Collection[str] | None,
 ) -> Cursor[Document]:
     return database["events"].find(
         at_places(span),
+        None if fields is None else {"_id": 0} | dict.fromkeys({*fields, *ALWAYS}, 1),
         sort=[("offset", ASCENDING)],
         batch_size=batch_size,
         limit=limit,

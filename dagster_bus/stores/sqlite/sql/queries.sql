@@ -70,12 +70,17 @@ ORDER BY pos
 LIMIT :limit
 
 -- name: read_events_arrow
+-- So many events of so many bytes, and at least one. A payload that nobody wants is not fetched.
 SELECT pos & 0xFFFFFFFFFF AS "offset", ts, events.id, key, source, schema_version, attributes,
-       priority, payload
+       priority, iif(?7, payload, NULL) AS payload
 FROM partitions
 JOIN events ON pos BETWEEN partitions.id << 40 | ?3 AND partitions.id << 40 | ?4
 WHERE topic = ?1 AND partition = ?2
+  AND bytes <= ?6 + (
+      SELECT bytes FROM events WHERE pos >= partitions.id << 40 | ?3 ORDER BY pos LIMIT 1
+  )
 ORDER BY pos
+LIMIT ?5
 
 -- name: compacted_to
 SELECT compacted_to FROM partitions WHERE topic = ? AND partition = ?

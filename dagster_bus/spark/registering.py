@@ -1,0 +1,21 @@
+"""A session that knows the bus: its data source, and the settings that serve it."""
+
+from pyspark.sql import SparkSession
+
+from dagster_bus.spark.source import BusDataSource
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+REDACTION = "spark.sql.redaction.string.regex"
+CREDENTIALS = r'(?<=://)[^\s"/@]+(?=@)'
+"""User and password in a URL. A Spark Connect server writes the options of a query, as text, into
+its log of events and into its pages."""
+
+
+def register_source(spark: SparkSession) -> None:
+    """Register the data source, let Spark push filters down to it, and have Spark leave passwords
+    out of what it shows. Harmless when repeated."""
+    spark.dataSource.register(BusDataSource)
+    spark.conf.set(PUSHDOWN, "true")
+    redacted = spark.conf.get(REDACTION, "") or ""
+    if CREDENTIALS not in redacted:
+        spark.conf.set(REDACTION, f"{redacted}|{CREDENTIALS}" if redacted else CREDENTIALS)
