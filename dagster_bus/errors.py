@@ -26,6 +26,7 @@ BusError                       something the bus can explain (exit code 1)
 │   └── LeaseLost              the lease ran out or went to another worker
 ├── PipelineError              a user's pipeline function or its result is not usable
 ├── TableError                 a table cannot take what the pipeline produced
+├── SparkServerError           the warm Spark server can't be started
 └── BusClosedError
 """
 
@@ -181,6 +182,10 @@ class PipelineError(BusError):
 
 class TableError(BusError):
     """A table cannot take what the pipeline produced."""
+
+
+class SparkServerError(BusError):
+    """The warm Spark server cannot be started or does not answer."""
 
 
 class BusClosedError(BusError):
