@@ -1,6 +1,7 @@
 """Opening and closing sessions on a Spark Connect server, in a process that may have others."""
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,10 @@ def close_session(session: Any, ended_sessions: Path | None = None) -> None:
     """Give a session back to its server, and have its Python processes end there.
 
     Does nothing to a session that this process runs itself: others may be using it."""
-    client = getattr(session, "client", None)
-    if client is None:
+    connect = sys.modules.get("pyspark.sql.connect.session")
+    if connect is None or not isinstance(session, connect.SparkSession):
         return
-    name = getattr(client, "_server_session_id", None)
+    name = getattr(session.client, "_server_session_id", None)
     session.stop()
     os.environ.pop(MODE, None)
     if name and ended_sessions is not None and ended_sessions.is_dir():

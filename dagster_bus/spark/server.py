@@ -97,7 +97,7 @@ class SparkServer:
             started_ms=system_clock(),
             ready=False,
             settings=fingerprints(self._config),
-            python=sys.executable,
+            python=sys.prefix,
             version=pyspark_version(),
         )
         self.folder.write(state)

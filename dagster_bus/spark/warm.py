@@ -40,6 +40,7 @@ class ServerState:
     settings: dict[str, str]
     """A fingerprint of each setting it was started with; values may be secrets."""
     python: str
+    """The environment that it runs in; the name of the program may differ."""
     version: str
 
     @property
@@ -66,8 +67,8 @@ class ServerState:
         found = [name for name in names if wanted.get(name) != self.settings.get(name)]
         if self.version != pyspark_version():
             found.append(f"PySpark ({self.version} there, {pyspark_version()} here)")
-        if self.python != sys.executable:
-            found.append(f"Python ({self.python} there, {sys.executable} here)")
+        if self.python != sys.prefix:
+            found.append(f"Python ({self.python} there, {sys.prefix} here)")
         return found
 
 
