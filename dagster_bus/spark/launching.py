@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-import dagster_bus
 from dagster_bus.errors import SparkServerError
 from dagster_bus.spark.daemon import ENDED_SESSIONS
+
+PACKAGES = str(Path(__file__).parents[2])
+"""The folder that this package is imported from."""
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 DAEMON = "dagster_bus.spark.daemon"
@@ -86,7 +88,7 @@ def command(home: Path, settings_file: Path) -> list[str]:
 
 def probe_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """So that the module of the same bus is found, wherever this one came from."""
-    paths = [environ.get("PYTHONPATH", ""), str(Path(dagster_bus.__path__[0]).parent)]
+    paths = [environ.get("PYTHONPATH", ""), PACKAGES]
     return {**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
@@ -94,7 +96,7 @@ def environment(
     home: Path, project: Path, token: str, ended: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Its Python workers run in this environment, and find the project's modules and the bus."""
-    paths = [str(project), environ.get("PYTHONPATH", ""), str(Path(dagster_bus.__path__[0]).parent)]
+    paths = [str(project), environ.get("PYTHONPATH", ""), PACKAGES]
     return {
         **{name: value for name, value in environ.items() if name not in NOT_FOR_A_SERVER},
         "SPARK_HOME": str(home),
