@@ -1,21 +1,27 @@
 """The command, the settings file and the environment that a warm Spark server is started with."""
 
 import os
+import shlex
 import shutil
 import socket
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 from dagster_bus.errors import SparkServerError
 from dagster_bus.spark.daemon import ENDED_SESSIONS
+from dagster_bus.spark.warm import ServerFolder
 
 PACKAGES = str(Path(__file__).parents[2])
 """The folder that this package is imported from."""
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-DAEMON = "dagster_bus.spark.daemon"
+WORKER_PYTHON = """\
+#!/bin/sh
+# What the warm Spark server starts as Python: processes that end with their session.
+[ "$1 $2" = "-m pyspark.daemon" ] && shift 2 && set -- -m dagster_bus.spark.daemon "$@"
+exec {python} "$@"
+"""
 NOT_FOR_A_SERVER = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 
@@ -56,7 +62,6 @@ def usable_port(wanted: int | None) -> int:
 def server_settings(config: Mapping[str, str], port: int) -> dict[str, str]:
     """The session's settings and what makes a server of them."""
     return {
-        "spark.python.daemon.module": DAEMON,
         "spark.log.level": "WARN",  # it lives long, and its log is for what goes wrong
         **config,
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -92,16 +97,23 @@ def probe_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
+def worker_python(python: str) -> str:
+    """A Python that runs our way of forking workers where Spark asks for its own. A setting of
+    Spark names the module too, but data sources are planned without looking at it."""
+    return WORKER_PYTHON.format(python=shlex.quote(python))
+
+
 def environment(
-    home: Path, project: Path, token: str, ended: Path, environ: Mapping[str, str]
+    home: Path, project: Path, token: str, folder: ServerFolder, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Its Python workers run in this environment, and find the project's modules and the bus."""
     paths = [str(project), environ.get("PYTHONPATH", ""), PACKAGES]
     return {
         **{name: value for name, value in environ.items() if name not in NOT_FOR_A_SERVER},
         "SPARK_HOME": str(home),
-        "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable),
+        "PYSPARK_PYTHON": str(folder.worker_python),
+        "PYSPARK_DRIVER_PYTHON": str(folder.worker_python),
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
-        ENDED_SESSIONS: str(ended),
+        ENDED_SESSIONS: str(folder.ended_sessions),
     }

@@ -14,7 +14,13 @@ from pathlib import Path
 from dagster_bus.core.clock import system_clock
 from dagster_bus.errors import SparkServerError
 from dagster_bus.spark import launching, processes
-from dagster_bus.spark.warm import ServerFolder, ServerState, fingerprints, pyspark_version
+from dagster_bus.spark.warm import (
+    ServerFolder,
+    ServerState,
+    fingerprints,
+    pyspark_version,
+    write_private,
+)
 
 START_TIMEOUT_S = 180.0
 LOG_LINES = 12
@@ -72,18 +78,17 @@ class SparkServer:
     def _launch(self, port: int) -> tuple[subprocess.Popen[bytes], ServerState]:
         home = launching.spark_home()
         token = secrets.token_urlsafe(24)
-        ended = self.folder.ended_sessions
-        ended.mkdir(parents=True, exist_ok=True)
-        settings = self.folder.path / "spark.properties"
-        settings.unlink(missing_ok=True)
-        with os.fdopen(os.open(settings, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            wanted = launching.server_settings(self._config, port)
-            file.write(launching.as_properties(wanted))
-        with self.folder.log.open("wb") as log:
+        folder = self.folder
+        folder.ended_sessions.mkdir(parents=True, exist_ok=True)
+        settings = launching.server_settings(self._config, port)
+        write_private(folder.settings, launching.as_properties(settings))
+        python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        write_private(folder.worker_python, launching.worker_python(python), 0o700)
+        with folder.log.open("wb") as log:
             process = subprocess.Popen(  # noqa: S603  (Spark's own command)
-                launching.command(home, settings),
+                launching.command(home, folder.settings),
                 cwd=self._project,
-                env=launching.environment(home, self._project, token, ended, os.environ),
+                env=launching.environment(home, self._project, token, folder, os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

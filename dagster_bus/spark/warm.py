@@ -92,6 +92,14 @@ class ServerFolder:
         return self.path / "spark.log"
 
     @property
+    def settings(self) -> Path:
+        return self.path / "spark.properties"
+
+    @property
+    def worker_python(self) -> Path:
+        return self.path / "spark-python"
+
+    @property
     def ended_sessions(self) -> Path:
         """A file for each session that its client has closed; see `dagster_bus.spark.daemon`."""
         return self.path / "spark-ended"
@@ -106,11 +114,7 @@ class ServerFolder:
 
     def write(self, state: ServerState) -> None:
         """Replace the file in one step. Only its owner may read it: the token is in it."""
-        new = self.state_file.with_suffix(".new")
-        new.unlink(missing_ok=True)
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(asdict(state), file, indent=2)
-        new.replace(self.state_file)
+        write_private(self.state_file, json.dumps(asdict(state), indent=2))
 
     def clear(self) -> None:
         """Forget the server."""
@@ -145,6 +149,15 @@ def choose(config: Mapping[str, str], project: Path) -> Choice:
             f"{', '.join(differing)}: run dagster-bus spark stop and dagster-bus spark start",
         )
     return Choice({REMOTE: state.url_with_token}, f"using the warm Spark server at {state.url}")
+
+
+def write_private(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace a file in one step, with rights for its owner only."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        file.write(text)
+    new.replace(path)
 
 
 def fingerprints(config: Mapping[str, str]) -> dict[str, str]:

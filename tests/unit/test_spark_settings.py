@@ -3,16 +3,17 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dagster_bus.spark import processes
 from dagster_bus.spark.daemon import Watch
-from dagster_bus.spark.launching import as_properties, environment, server_settings
+from dagster_bus.spark.launching import as_properties, environment, server_settings, worker_python
 from dagster_bus.spark.server import last_lines
 from dagster_bus.spark.session import is_local, session_config
-from dagster_bus.spark.warm import ServerState, fingerprints, pyspark_version
+from dagster_bus.spark.warm import ServerFolder, ServerState, fingerprints, pyspark_version
 from dagster_bus.spec.models import SparkSpec
 
 STATE = ServerState(1, "birth", 15002, "secret", 0, True, {}, sys.prefix, pyspark_version())
@@ -55,10 +56,7 @@ def test_only_a_local_master_is_on_this_machine(master: str, local: bool) -> Non
 
 
 def test_what_differs_is_named_without_its_value() -> None:
-    state = STATE.__class__(
-        **{name: getattr(STATE, name) for name in STATE.__slots__}
-        | {"settings": fingerprints({"a": "1", "b": "hidden", "c": "3"})}
-    )
+    state = replace(STATE, settings=fingerprints({"a": "1", "b": "hidden", "c": "3"}))
     assert state.differences({"a": "1", "b": "hidden", "c": "3"}) == []
     assert state.differences({"a": "1", "b": "other", "d": "4"}) == ["b", "c", "d"]
     assert "hidden" not in str(state)
@@ -84,11 +82,23 @@ def test_settings_are_written_as_java_reads_them() -> None:
 
 def test_workers_find_the_project_first(tmp_path: Path) -> None:
     environ = {"PYTHONPATH": "/mine", "SPARK_REMOTE": "sc://x", "KEPT": "1"}
-    made = environment(tmp_path, tmp_path, "secret", tmp_path, environ)
+    made = environment(tmp_path, tmp_path, "secret", ServerFolder(tmp_path / ".bus"), environ)
     assert made["PYTHONPATH"].split(os.pathsep)[:2] == [str(tmp_path), "/mine"]
-    assert made["PYSPARK_PYTHON"] == sys.executable
+    assert made["PYSPARK_PYTHON"] == str(tmp_path / ".bus" / "spark-python")
     assert "SPARK_REMOTE" not in made
     assert made["KEPT"] == "1"
+
+
+def test_only_the_forking_of_workers_is_ours(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(worker_python("echo"))
+    python.chmod(0o700)
+    for asked, run in [
+        (["-m", "pyspark.daemon", "pyspark.worker"], "-m dagster_bus.spark.daemon pyspark.worker"),
+        (["-m", "pyspark.worker", "a b"], "-m pyspark.worker a b"),
+        (["-c", "pyspark.daemon"], "-c pyspark.daemon"),
+    ]:
+        assert subprocess.check_output([python, *asked], text=True).strip() == run
 
 
 def test_the_end_of_a_log_is_shown_without_stack_frames(tmp_path: Path) -> None:
