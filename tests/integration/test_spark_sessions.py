@@ -28,8 +28,6 @@ from tests.support.dagster_dev import wait_for
 from tests.support.project import write_topics
 
 ROOT = Path(__file__).parents[2]
-ONE_FOR_ALL = "lookup_data_sources"
-"""The one Python process that a server keeps for itself."""
 LISTENING = "0A"  # as the kernel writes it
 ODD = "a=b: #1! \\ é"
 RULES = """\
@@ -183,7 +181,7 @@ def children(pid: int) -> list[str]:
     listed = subprocess.run(
         ["ps", "-o", "args=", "--ppid", str(pid)], capture_output=True, text=True
     )
-    return [line for line in listed.stdout.splitlines() if ONE_FOR_ALL not in line]
+    return listed.stdout.splitlines()
 
 
 def test_starting_tells_how_long_it_took_and_how_to_stop(warm: Place) -> None:
