@@ -244,26 +244,20 @@ def test_a_session_has_the_settings_and_packages_of_the_file(warm: Place) -> Non
     assert told["mode left on"] is False
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_a_delivery_goes_through_the_warm_server(warm: Place, store: str, tmp_path: Path) -> None:
-    place = warm.variant(f"{store}.yaml", "sqlite:///bus.db", f'"{new_store_url(store, tmp_path)}"')
-    place = place.variant(f"{store}.yaml", "data/orders", f"data/{store}")
-    (told,) = place.call("deliveries", "20", http_proxy="http://127.0.0.1:1")
-    assert (told["success"], told["processed"]) == (True, 20)
-    assert told["rows"] == [2 * n for n in range(20)], "by a function of the project's own module"
-    assert told["session"] == "pyspark.sql.connect.session"
-    assert told["said"] == [f"Spark: using the warm Spark server at {warm.state.url}."]
-
-
-def test_a_pipeline_that_was_edited_is_taken_as_it_is_and_no_process_stays(warm: Place) -> None:
-    """The server starts Python processes for each session and would keep them for good."""
-    place = warm.variant("edited.yaml", "data/orders", "data/edited").variant(
-        "edited.yaml", "sqlite:///bus.db", "sqlite:///edited.db"
-    )
-    for factor in (3, 5):
-        write_rules(place.folder, factor)
-        (told,) = place.call("deliveries", "2")
-        assert told["rows"][-1] == factor
+def test_deliveries_go_through_the_warm_server_with_the_code_of_the_moment(
+    warm: Place, tmp_path: Path
+) -> None:
+    """The server starts Python processes for each session, and would keep them for good."""
+    for factor, store in enumerate(STORES, 2):
+        write_rules(warm.folder, factor)  # edited while the server runs
+        url = new_store_url(store, tmp_path)
+        place = warm.variant(f"{store}.yaml", "sqlite:///bus.db", f'"{url}"')
+        place = place.variant(f"{store}.yaml", "data/orders", f"data/{store}")
+        (told,) = place.call("deliveries", "20", http_proxy="http://127.0.0.1:1")
+        assert (told["success"], told["processed"]) == (True, 20)
+        assert told["rows"] == [factor * n for n in range(20)], "by the project's own function"
+        assert told["session"] == "pyspark.sql.connect.session"
+        assert told["said"] == [f"Spark: using the warm Spark server at {warm.state.url}."]
     wait_for("end of the workers", lambda: not children(warm.state.pid), seconds=10)
 
 
