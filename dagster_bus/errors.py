@@ -27,6 +27,7 @@ BusError                       something the bus can explain (exit code 1)
 ├── PipelineError              a user's pipeline function or its result is not usable
 ├── EventRefused               a pipeline or an expectation will not have an event
 ├── TableError                 a table cannot take what the pipeline produced
+├── SparkServerError           the warm Spark server can't be started
 └── BusClosedError
 """
 
@@ -186,6 +187,10 @@ class EventRefused(BusError):
 
 class TableError(BusError):
     """A table cannot take what the pipeline produced."""
+
+
+class SparkServerError(BusError):
+    """The warm Spark server cannot be started or does not answer."""
 
 
 class BusClosedError(BusError):

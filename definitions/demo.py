@@ -4,6 +4,7 @@ python -m definitions.demo           until Ctrl-C, with the UI to look around in
 python -m definitions.demo --once    a bounded set of events, and their account at the end
 
 With --store mongo the log is on MongoDB: on the server of MONGO_URL, or one started for the demo.
+A Spark server is kept warm for the runs meanwhile, unless DAGSTER_BUS_WARM_SPARK=0.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import fcntl
 import os
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +27,10 @@ from dagster_bus import Bus, BusError
 from dagster_bus.core.groups import Group
 from dagster_bus.core.store import GroupProgress
 from dagster_bus.orchestration.dev import DagsterDev
+from dagster_bus.spark.server import SparkServer
+from dagster_bus.spark.session import is_local, session_config
+from dagster_bus.spark.warm import FOLDER, SWITCH
+from dagster_bus.spec.load import load_spec
 from definitions.shop import Shop
 
 PROJECT = Path(__file__).parent.parent
@@ -42,6 +48,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     os.environ["DATA_DIR"] = str(home / "data")
+    os.environ[FOLDER] = str(home / "spark")
     try:
         with _alone_in(home):
             return _run(home, options)
@@ -55,15 +62,16 @@ def main() -> int:
 
 def _run(home: Path, options: argparse.Namespace) -> int:
     if options.once:
+        SparkServer(PROJECT, {}).stop()  # if a demo before this one was killed
         for made in set(home.iterdir()) - {home / LOCK}:
             shutil.rmtree(made) if made.is_dir() else made.unlink()
     elif (home / "data").exists():
         out.print(f"Going on where the last demo stopped; delete {home} to begin anew.")
     with _store(home, options) as url:
         os.environ["BUS_STORE"] = url
-        out.print("Starting Dagster; this takes some seconds …")
+        out.print("Starting Dagster and Spark; this takes some seconds …")
         dagster = DagsterDev(PROJECT, home / "dagster", port=options.port)
-        with dagster, Bus.open(PROJECT / "topics.yaml") as bus:
+        with _warm_spark(), dagster, Bus.open(PROJECT / "topics.yaml") as bus:
             if options.once:
                 return _once(bus, dagster, home / "data" / "order_history")
             _stay(bus, dagster)
@@ -82,6 +90,35 @@ def _store(home: Path, options: argparse.Namespace) -> Iterator[str]:
     database = f"demo_once_{time.time_ns()}" if options.once else "demo"
     with mongo_url(database, home / "mongo") as url:
         yield url
+
+
+@contextmanager
+def _warm_spark() -> Iterator[None]:
+    """A warm Spark server, started beside Dagster. A run that comes before it is there, or if it
+    can't be started, has a Spark of its own."""
+    config = session_config(load_spec(PROJECT / "topics.yaml").spec.spark)
+    if os.environ.get(SWITCH) == "0" or not is_local(config):
+        yield
+        return
+    server = SparkServer(PROJECT, config)
+    ending = threading.Event()
+
+    def start() -> None:
+        try:
+            server.start()
+        except BusError as error:
+            if not ending.is_set():
+                out.print(f"[yellow]Going on without a warm Spark: {error}[/yellow]")
+
+    starting = threading.Thread(target=start, daemon=True)
+    starting.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        server.stop()
+        starting.join(10)  # it may have been on the point of starting one
+        server.stop()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from dagster_bus.cli.publish import publish
 from dagster_bus.cli.queue import ack, ack_all, check, read
 from dagster_bus.cli.replay import replay
 from dagster_bus.cli.seek import seek
+from dagster_bus.cli.spark import spark
 from dagster_bus.cli.status import status
 from dagster_bus.cli.tables import tables
 from dagster_bus.cli.tail import tail
@@ -48,7 +49,7 @@ def commands(context: click.Context, file: str) -> None:
 for _command in (
     *(init, validate, publish, tail, topics, export, import_, prune),
     *(groups, status, lag, seek, replay, resume, dlq),
-    *(check, read, ack, ack_all, work, tables),
+    *(check, read, ack, ack_all, work, tables, spark),
 ):
     commands.add_command(_command)
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from dagster import Definitions, define_asset_job, in_process_executor
-from dagster_pyspark import PySparkResource
 
 from dagster_bus.errors import PipelineError, SpecError
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
 from dagster_bus.orchestration.names import job_name, table_key, unusable_names
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.sensors import build_sensor
+from dagster_bus.orchestration.sessions import BusPySparkResource
 from dagster_bus.orchestration.tables import build_table_asset
 from dagster_bus.orchestration.topics import build_topic_asset
 from dagster_bus.orchestration.works import build_work
@@ -47,7 +47,10 @@ def load_definitions(topics_yaml: str | Path) -> Definitions:
         sensors=[build_sensor(name) for name in works],
         resources={
             "bus": BusResource(topics_yaml=str(Path(topics_yaml).resolve())),
-            "pyspark": PySparkResource(spark_config=session_config(loaded.spec.spark)),
+            "pyspark": BusPySparkResource(
+                spark_config=session_config(loaded.spec.spark),
+                project=str(loaded.folder.absolute()),
+            ),
         },
     )
 

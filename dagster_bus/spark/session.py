@@ -1,9 +1,14 @@
-"""The settings of the Spark session that `topics.yaml` asks for."""
+"""The settings of the Spark session that `topics.yaml` asks for. No session is opened here."""
 
 import os
 import sys
+from collections.abc import Mapping
 
 from dagster_bus.spec.models import SparkSpec
+
+MASTER = "spark.master"
+REMOTE = "spark.remote"
+PACKAGES = "spark.jars.packages"
 
 DEFAULTS = {
     "spark.app.name": "dagster-bus",
@@ -15,23 +20,27 @@ LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0
 
 def session_config(spark: SparkSpec) -> dict[str, str]:
     """Spark settings in Spark's own spelling; the file's win over the defaults."""
-    return {
-        **DEFAULTS,
-        **(LOOPBACK if _is_local(spark) else {}),
-        "spark.master": spark.master,
-        **{name: _spelled(value) for name, value in spark.conf.items()},
-    }
+    conf = {name: _spelled(value) for name, value in spark.conf.items()}
+    if spark.packages:
+        named = [conf[PACKAGES]] if PACKAGES in conf else []
+        conf[PACKAGES] = ",".join([*named, *spark.packages])
+    where = {REMOTE: spark.remote} if spark.remote else {MASTER: spark.master}
+    wanted = {**where, **conf}
+    if REMOTE in conf:  # Spark refuses to have both
+        wanted.pop(MASTER, None)
+    return {**DEFAULTS, **(LOOPBACK if is_local(wanted) else {}), **wanted}
+
+
+def is_local(config: Mapping[str, str]) -> bool:
+    """Whether settings ask for a Spark on this machine, inside the process that opens it."""
+    return REMOTE not in config and config[MASTER].startswith("local")
 
 
 def use_this_python(spark: SparkSpec) -> None:
     """Have the Python workers of a local session run in this environment; Spark would take the
     first python3 on the PATH. Spark reads this from the environment only."""
-    if _is_local(spark):
+    if is_local(session_config(spark)):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-
-
-def _is_local(spark: SparkSpec) -> bool:
-    return spark.master.startswith("local")
 
 
 def _spelled(value: str | int | float | bool) -> str:

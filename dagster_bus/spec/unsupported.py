@@ -13,7 +13,7 @@ ALL: frozenset[str] = frozenset()
 """Stands for every value but the default."""
 
 UNSUPPORTED: Mapping[str, Mapping[str, frozenset[str]]] = {
-    "spark": {"remote": ALL, "packages": ALL},
+    "spark": {},
     "topics.NAME": {"acl": ALL},
     "groups.NAME": {
         "window": ALL,

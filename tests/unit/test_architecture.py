@@ -28,15 +28,8 @@ MAY_IMPORT = {
     "spark": {"errors", "core", "stores", "schemas", "spec", "opening"},
     "orchestration": {"errors", "core", "stores", "schemas", "spec", "opening", "spark"},
     "cli": {
-        "errors",
-        "core",
-        "stores",
-        "schemas",
-        "spec",
-        "opening",
-        "connectors",
-        "live",
-        "spark",
+        *("errors", "core", "stores", "schemas", "spec"),
+        *("opening", "connectors", "live", "spark"),
     },
     "__init__": {"errors", "core", "opening", "orchestration"},
 }

@@ -38,7 +38,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_that_are_shown_exist(document: Path) -> None:
-    for shown in re.findall(r"dagster-bus ((?:(?:dlq|tables) )?[a-z]+)\b", _code(document)):
+    for shown in re.findall(r"dagster-bus ((?:(?:dlq|spark|tables) )?[a-z]+)\b", _code(document)):
         assert shown in COMMANDS, shown
 
 

@@ -23,11 +23,11 @@ def test_defaults_that_are_written_out_get_no_note(tmp_path: Path) -> None:
 def test_everything_else_is_noted_at_its_place(tmp_path: Path) -> None:
     notes = [str(problem) for problem in not_yet(load(tmp_path, FULL))]
     assert notes[0] == (
-        "topics.yaml:4:11: spark.remote: understood, but this version does not act on it yet"
+        "topics.yaml:39:5: topics.meters.read.acl: "
+        "understood, but this version does not act on it yet"
     )
     noted = {note.split(": ")[1] for note in notes}
     assert noted == {
-        "spark.remote", "spark.packages",
         "topics.meters.read.acl",
         *(f"groups.load.{key}" for key in UNSUPPORTED["groups.NAME"].keys() - {"job", "assets"}),
         "groups.bill.window", "groups.bill.job",
@@ -35,15 +35,10 @@ def test_everything_else_is_noted_at_its_place(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_group_is_noted_with_the_session(tmp_path: Path) -> None:
+def test_a_group_is_noted_alone(tmp_path: Path) -> None:
     loaded = load(tmp_path, FULL)
     noted = [str(problem).split(": ")[1] for problem in not_yet(loaded, "bill")]
-    assert noted == [
-        "spark.remote",
-        "spark.packages",
-        "groups.bill.window",
-        "groups.bill.job",
-    ]
+    assert noted == ["groups.bill.window", "groups.bill.job"]
 
 
 def test_only_keys_of_the_grammar_are_listed() -> None:
