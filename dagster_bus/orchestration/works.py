@@ -5,10 +5,11 @@ from dagster_bus.spark.expecting import Expectation
 from dagster_bus.spark.pipeline import ONLY, Pipeline, load_pipeline, query_pipeline
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.tables import Table
+from dagster_bus.spark.tables.declared import declared_table
 from dagster_bus.spec.configs import event_filter
 from dagster_bus.spec.load import LoadedSpec
 from dagster_bus.spec.models import GroupSpec
-from dagster_bus.spec.work import ExpectationSpec, TableSpec
+from dagster_bus.spec.work import ExpectationSpec
 
 
 def build_work(loaded: LoadedSpec, name: str) -> Work:
@@ -21,7 +22,7 @@ def build_work(loaded: LoadedSpec, name: str) -> Work:
         wanted=event_filter(spec.filter),
         columns=loaded.columns_of(name),
         pipeline=pipeline,
-        tables=_tables(spec.table, loaded.table_path(name)) if spec.table else {},
+        tables=_tables(loaded, name),
         expectations=tuple(_expectation(each, said) for each, said in spec.expect.items()),
         corrupt=spec.corrupt,
         compacted=any(loaded.topics[each].compaction for each in loaded.topics_of(name)),
@@ -36,10 +37,12 @@ def _pipeline(loaded: LoadedSpec, name: str, spec: GroupSpec) -> tuple[str, Pipe
     return f"{place.file}:{place.line} (sql)", query_pipeline(spec.sql or "", spec.params)
 
 
-def _tables(spec: TableSpec, path: str) -> dict[str, Table]:
+def _tables(loaded: LoadedSpec, group: str) -> dict[str, Table]:
     """A table for each of the pipeline's results."""
-    options = {key: str(value) for key, value in spec.options.items()}
-    table = Table(path, spec.format, options)
+    spec = loaded.spec.groups[group].table
+    if spec is None:
+        return {}
+    table = declared_table(loaded, group)
     return {name: table.named(name) for name in spec.results} or {ONLY: table}
 
 

@@ -1,6 +1,6 @@
 """What the grammar has and this version does not act on yet. Each line that goes is a feature."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel
 
@@ -9,31 +9,19 @@ from dagster_bus.spec.base import fields_by_key
 from dagster_bus.spec.loaded import LoadedSpec
 from dagster_bus.spec.wrong import wrong
 
-ALL: frozenset[str] = frozenset()
-"""Stands for every value but the default."""
-
-UNSUPPORTED: Mapping[str, Mapping[str, frozenset[str]]] = {
-    "spark": {},
-    "topics.NAME": {"acl": ALL},
-    "groups.NAME": {
-        "window": ALL,
-        "job": ALL,
-        "assets": ALL,
-        "table.format": ALL,
-        "table.options": ALL,
-        "publish": ALL,
-        "slo": ALL,
-        "dead_letters": ALL,
-        "pool": ALL,
-        "tags": ALL,
-    },
+UNSUPPORTED: Mapping[str, Sequence[str]] = {
+    "topics.NAME": ("acl",),
+    "groups.NAME": (
+        *("window", "job", "assets", "publish"),
+        *("slo", "dead_letters", "pool", "tags"),
+    ),
 }
+"""Keys of which any value but the default is asked for in vain."""
 
 
 def not_yet(loaded: LoadedSpec, group: str | None = None) -> Iterator[Problem]:
-    """What the file, or one group with the session it uses, asks for in vain."""
+    """What the file, or one group, asks for in vain."""
     spec = loaded.spec
-    yield from _asked(loaded, ("spark",), spec.spark)
     for name, topic in spec.topics.items():
         if group is None:
             yield from _asked(loaded, ("topics", name), topic)
@@ -43,21 +31,8 @@ def not_yet(loaded: LoadedSpec, group: str | None = None) -> Iterator[Problem]:
 
 
 def _asked(loaded: LoadedSpec, place: tuple[str, ...], model: BaseModel) -> Iterator[Problem]:
-    start = place[0] if len(place) == 1 else f"{place[0]}.NAME"
-    for path, values in UNSUPPORTED[start].items():
-        keys = path.split(".")
-        if _asks(model, keys, values):
+    for key in UNSUPPORTED[f"{place[0]}.NAME"]:
+        default = fields_by_key(type(model))[key].get_default(call_default_factory=True)
+        if getattr(model, key) != default:
             message = "understood, but this version does not act on it yet"
-            yield wrong(loaded, (*place, *keys), message)
-
-
-def _asks(model: BaseModel | None, keys: list[str], values: frozenset[str]) -> bool:
-    """Whether a model holds, under some keys, a value that nothing acts on."""
-    if model is None:
-        return False
-    value = getattr(model, keys[0])
-    if keys[1:]:
-        return _asks(value, keys[1:], values)
-    if values:
-        return value in values
-    return bool(value != fields_by_key(type(model))[keys[0]].get_default(call_default_factory=True))
+            yield wrong(loaded, (*place, key), message)

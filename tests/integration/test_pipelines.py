@@ -64,7 +64,7 @@ def test_a_worker_that_dies_between_two_tables_is_followed_by_one_that_fills_the
     commit = DeltaSink.commit
 
     def die_over_two(sink: DeltaSink, written: object) -> None:
-        if sink._path.endswith("two"):
+        if sink._place.path.endswith("two"):
             raise KeyboardInterrupt
         commit(sink, written)  # type: ignore[arg-type]
 

@@ -29,7 +29,7 @@ def test_everything_else_is_noted_at_its_place(tmp_path: Path) -> None:
     noted = {note.split(": ")[1] for note in notes}
     assert noted == {
         "topics.meters.read.acl",
-        *(f"groups.load.{key}" for key in UNSUPPORTED["groups.NAME"].keys() - {"job", "assets"}),
+        *(f"groups.load.{key}" for key in {*UNSUPPORTED["groups.NAME"]} - {"job", "assets"}),
         "groups.bill.window", "groups.bill.job",
         "groups.map.assets",
     }  # fmt: skip
