@@ -6,7 +6,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from dagster_bus.errors import UnknownGroup, UsageError
 from dagster_bus.spark.tables.reading import contents
-from dagster_bus.spark.tables.storage import Storage
+from dagster_bus.spark.tables.storage import Storage, secrets_kept
 from dagster_bus.spark.tables.table import Table
 from dagster_bus.spec.loaded import LoadedSpec
 
@@ -31,9 +31,11 @@ def tables_at(table: Table) -> list[Table]:
 
 def _folders(table: Table) -> Iterator[str]:
     try:
-        yield from (name for name in Storage(table).folders() if name[0] not in "._")
+        with secrets_kept(table):
+            found = Storage(table).folders()
     except TableNotFoundError:
         return
+    yield from (name for name in found if name[0] not in "._")
 
 
 def _exists(table: Table) -> bool:

@@ -56,15 +56,16 @@ class DeltaLog:
         if (found := format_of_files(self.table)) is not None:
             raise of_another_format(self.table, found)
         try:
-            create_table_with_add_actions(
-                self._path,
-                _delta_schema(columns),
-                [],
-                mode="error",
-                partition_by=[WINDOW],
-                configuration={"delta.setTransactionRetentionDuration": TRANSACTION_RETENTION},
-                storage_options=self._options,
-            )
+            with secrets_kept(self.table):
+                create_table_with_add_actions(
+                    self._path,
+                    _delta_schema(columns),
+                    [],
+                    mode="error",
+                    partition_by=[WINDOW],
+                    configuration={"delta.setTransactionRetentionDuration": TRANSACTION_RETENTION},
+                    storage_options=self._options,
+                )
         except DeltaError:
             if (table := self.open()) is not None:
                 return table
@@ -89,17 +90,18 @@ class DeltaLog:
         """Add rows to a window, and new columns to the table, in one commit. Others may commit at
         the same time; CommitFailedError says that one of them was in the way."""
         columns = _evolved(table, written.columns)
-        _able_to_hold(columns, table)
         known = columns == columns_of(table)
-        table.create_write_transaction(
-            _add_actions(written.files, window),
-            # Delta changes the columns only as it overwrites: here nothing.
-            "append" if known else "overwrite",
-            _delta_schema(columns),
-            partition_by=[WINDOW],
-            partition_filters=None if known else [(WINDOW, "=", NOWHERE)],
-            commit_properties=_named(names, note),
-        )
+        with secrets_kept(self.table):
+            _able_to_hold(columns, table)
+            table.create_write_transaction(
+                _add_actions(written.files, window),
+                # Delta changes the columns only as it overwrites: here nothing.
+                "append" if known else "overwrite",
+                _delta_schema(columns),
+                partition_by=[WINDOW],
+                partition_filters=None if known else [(WINDOW, "=", NOWHERE)],
+                commit_properties=_named(names, note),
+            )
 
     def overwrite(
         self, table: DeltaTable, window: str, written: Written, names: dict[str, int], note: str
@@ -109,15 +111,16 @@ class DeltaLog:
 
         Delta would let others in between, and leave what they brought beside the new rows."""
         columns = _evolved(table, written.columns)
-        _able_to_hold(columns, table)
-        table.create_write_transaction(
-            _add_actions(written.files, window),
-            "overwrite",
-            _delta_schema(columns),
-            partition_by=[WINDOW],
-            partition_filters=[(WINDOW, "=", window)],
-            commit_properties=_named(names, note, max_commit_retries=0),
-        )
+        with secrets_kept(self.table):
+            _able_to_hold(columns, table)
+            table.create_write_transaction(
+                _add_actions(written.files, window),
+                "overwrite",
+                _delta_schema(columns),
+                partition_by=[WINDOW],
+                partition_filters=[(WINDOW, "=", window)],
+                commit_properties=_named(names, note, max_commit_retries=0),
+            )
 
 
 def columns_of(table: DeltaTable) -> StructType:
