@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dagster_bus.errors import BusError
     from dagster_bus.opening import Bus
     from dagster_bus.orchestration.definitions import load_definitions
+    from dagster_bus.orchestration.io_manager import SparkTableIOManager
     from dagster_bus.orchestration.resources import BusResource
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Event",
     "Message",
     "Published",
+    "SparkTableIOManager",
     "load_definitions",
 ]
 
@@ -31,6 +33,7 @@ _HOMES = {
     "Event": "dagster_bus.core.event",
     "Message": "dagster_bus.core.event",
     "Published": "dagster_bus.core.event",
+    "SparkTableIOManager": "dagster_bus.orchestration.io_manager",
     "load_definitions": "dagster_bus.orchestration.definitions",
 }
 

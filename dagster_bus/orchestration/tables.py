@@ -32,6 +32,10 @@ BY_HAND = (
 )
 
 
+_KINDS = {"delta": "deltalake"}
+"""What Dagster calls the formats of tables, where it has another name."""
+
+
 def hourly_windows() -> HourlyPartitionsDefinition:
     """The windows of every table. The hour that is still open is among them."""
     return HourlyPartitionsDefinition(start_date=FIRST_WINDOW, fmt=KEY_FORMAT, end_offset=1)
@@ -47,7 +51,10 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         description=spec.description or f"The table of group {name}.",
         owners=spec.owners,
         group_name=definition_name(name),
-        kinds={"spark", "deltalake"},
+        kinds={
+            "spark",
+            *(_KINDS.get(table.format, table.format) for table in work.tables.values()),
+        },
         metadata={"group": name, "pipeline": work.name, **_places(work)},
         output_required=False,
     )
