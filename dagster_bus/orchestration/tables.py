@@ -51,10 +51,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         description=spec.description or f"The table of group {name}.",
         owners=spec.owners,
         group_name=definition_name(name),
-        kinds={
-            "spark",
-            *(_KINDS.get(table.format, table.format) for table in work.tables.values()),
-        },
+        kinds={"spark", *_formats(work)},
         metadata={"group": name, "pipeline": work.name, **_places(work)},
         output_required=False,
     )
@@ -83,3 +80,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
 def _places(work: Work) -> dict[str, str]:
     """Where the tables lie."""
     return {f"table {name}".strip(): table.path for name, table in work.tables.items()}
+
+
+def _formats(work: Work) -> set[str]:
+    return {_KINDS.get(table.format, table.format) for table in work.tables.values()}
