@@ -173,9 +173,7 @@ url, safe = urls
 told["found"] = read(safe).count()
 from dagster_bus.spark import register
 register(spark)
-told["typed"] = read(url, topics="orders.created", typed="true").where("_event.offset <= 2").count()
 write(url, read(url).select("payload"), writeId="once")
-write(url, read(url).select("payload").repartition(1), writeId="once")
 query = (
     spark.readStream.format("dagster_bus").option("store", url).option("topics", "orders.*")
     .option("startingOffsets", "earliest").load()
@@ -211,7 +209,7 @@ def test_spark_connect_finds_reads_writes_and_streams_and_logs_no_password(
             spark_eventLog_compress="false",
             spark_eventLog_dir=(tmp_path / "events").as_uri(),
         )
-        assert (told["found"], told["typed"], told["ended"]) == (20, 4, True)
+        assert (told["found"], told["ended"]) == (20, True)
         assert published(bus) == sorted([*range(20), *range(20)])
     assert "'nothing' selects none of the store's topics" in told["error"]
     logged = "".join(
