@@ -145,7 +145,7 @@ def _stay(bus: Bus, dagster: DagsterDev) -> None:
         bus.publish_many("orders.cancelled", shop.cancellations(1))
         if beat % 60 == 5:
             bus.publish_many("orders.created", shop.poison(3))
-            out.print("[red]published 3 orders without a rate; they take their batch along[/red]")
+            out.print("[red]published 3 orders without a rate; they hold up their batch[/red]")
         if beat % 5 == 0:
             out.print(_in_one_line(group.progress()))
         time.sleep(BEAT_S)
@@ -163,7 +163,9 @@ def _once(bus: Bus, dagster: DagsterDev, table: Path) -> int:
     bus.publish_many("orders.cancelled", shop.cancellations(200))
     _wait(group, deadline, lambda progress: progress.reserved + progress.running > 0)
     out.print("A run has been requested for them. Publishing 5 orders that no attempt can convert;")
-    out.print("a run takes some 20 s, most of them to start Spark, and there are three attempts.")
+    out.print(
+        "there are three attempts, and then one more run that finds out which ones fail alone."
+    )
     bus.publish_many("orders.created", shop.poison(5))
     _wait(group, deadline, lambda progress: progress.lag == 0)
     out.print(f"All settled after {time.monotonic() - started:.0f} s.")
@@ -214,7 +216,8 @@ def _say_where_to_look(dagster: DagsterDev) -> None:
   {dagster.url}/runs
       a run for each batch of events
   {dagster.url}/assets/order_history/dead_letters
-      what failed for good, and why: after some two minutes, when three attempts are used up
+      what failed for good, and why: after a minute or two, when three attempts are used up and
+      a last run has found out which orders fail alone
 
 A shop now publishes orders. Try, in another terminal:
 
