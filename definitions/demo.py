@@ -163,9 +163,7 @@ def _once(bus: Bus, dagster: DagsterDev, table: Path) -> int:
     bus.publish_many("orders.cancelled", shop.cancellations(200))
     _wait(group, deadline, lambda progress: progress.reserved + progress.running > 0)
     out.print("A run has been requested for them. Publishing 5 orders that no attempt can convert;")
-    out.print(
-        "there are three attempts, and then one more run that finds out which ones fail alone."
-    )
+    out.print("there are three attempts, and then one more run that finds those that fail alone.")
     bus.publish_many("orders.created", shop.poison(5))
     _wait(group, deadline, lambda progress: progress.lag == 0)
     out.print(f"All settled after {time.monotonic() - started:.0f} s.")
