@@ -61,6 +61,8 @@ def embedded(count: int) -> Iterator[Comparison]:
 
 
 def _beside(raw: DataFrame, bus: DataFrame, count: int, how: str, what: str) -> Comparison:
+    for frame in (raw, bus):
+        _noop(frame)[0]()  # the first time Spark compiles, and starts its Python processes
     return compare(
         f"SQLite into Spark, payload {how}",
         count,
