@@ -26,6 +26,7 @@ TOPICS = """\
         pipeline: tests.support.pipelines:keep
         table: {path: data/orders}
         launch_timeout: 60s
+        on_exhausted: dead_letter
     """
 
 

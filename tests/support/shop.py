@@ -35,6 +35,7 @@ TOPICS = """\
         retry: three
         pipeline: shop.pipelines:explode
         table: {path: data/failing}
+        on_exhausted: dead_letter
       killed:
         topics: [fragile]
         retry: three
