@@ -126,7 +126,7 @@ def test_a_group_that_is_blocked_is_shown_and_goes_on_when_it_is_resumed(
         folder,
         store_url,
         **{
-            "launch_timeout: 60s": "launch_timeout: 60s\n    on_exhausted: block",
+            "on_exhausted: dead_letter": "on_exhausted: block",
             "max_attempts: 2": "max_attempts: 1",
         },
     )

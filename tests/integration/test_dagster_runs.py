@@ -216,7 +216,7 @@ def test_a_sensor_says_that_its_group_has_stopped(
         tmp_path,
         **{
             "pipelines:keep": "pipelines:explode",
-            "retry: quick": "retry: quick\n    on_exhausted: block",
+            "on_exhausted: dead_letter": "on_exhausted: block",
         },
     )
     project = Project(file, instance)
