@@ -8,6 +8,7 @@ file is closed again before a batch is handed on.
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -120,28 +121,40 @@ def _read_sqlite(
     path = f"file:{quote(sqlite_path(url))}?mode=ro"
     queries = load_queries()
     at = (span.topic, span.partition)
-    limits = (MAX_BATCH, MAX_BATCH_BYTES, int("payload" in columns))
     offsets: list[pa.Array] = []
     first = span.first
     while first <= span.last:
         with adbc.connect(path) as connection, connection.cursor() as cursor:
             cursor.execute("PRAGMA busy_timeout = 30000")
+            last = _last_of_batch(cursor, queries["bytes_between"], at, first, span.last)
             cursor.adbc_statement.set_options(**{StatementOptions.BATCH_ROWS.value: str(MAX_BATCH)})
-            cursor.execute(queries["read_events_arrow"], (*at, first, span.last, *limits))
+            asked = (*at, first, last, int("payload" in columns))
+            cursor.execute(queries["read_events_arrow"], asked)
             batches = _enveloped(cursor.fetch_arrow_table(), span).to_batches()
             offsets += [batch["offset"] for batch in batches]
-            first = offsets[-1][-1].as_py() + 1 if batches else span.last + 1
-            if complete and first > span.last:
+            if complete and last == span.last:
                 # Asked last: what is missing among the events, these account for by now.
                 cursor.execute(queries["beginning"], at)
-                beginning = cursor.fetchone()
+                beginning = cursor.fetchone() or (0, 0)
                 cursor.execute(queries["compacted_to"], at)
-                compacted_to = cursor.fetchone()
-                if beginning and compacted_to:
-                    require_complete(offsets, span, beginning[1], compacted_to[0])
-                else:
-                    require_complete(offsets, span, 0, 0)
+                compacted_to = cursor.fetchone() or (0,)
+                require_complete(offsets, span, beginning[1], compacted_to[0])
         yield from batches
+        first = last + 1
+
+
+def _last_of_batch(
+    cursor: Any, bytes_between: str, at: tuple[str, int], first: int, last: int
+) -> int:
+    """How far a batch goes that begins with an offset. Half as far, for as long as it is too large:
+    that takes a look-up each, and most batches one."""
+    last = min(last, first + MAX_BATCH - 1)
+    while last > first:
+        cursor.execute(bytes_between, (*at, first, last))
+        if cursor.fetchone()[0] <= MAX_BATCH_BYTES:
+            break
+        last = (first + last) // 2
+    return last
 
 
 def _enveloped(table: pa.Table, span: OffsetRange) -> pa.Table:

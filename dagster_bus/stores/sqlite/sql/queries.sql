@@ -70,17 +70,25 @@ ORDER BY pos
 LIMIT :limit
 
 -- name: read_events_arrow
--- So many events of so many bytes, and at least one. A payload that nobody wants is not fetched.
+-- A payload that nobody wants is not fetched.
 SELECT pos & 0xFFFFFFFFFF AS "offset", ts, events.id, key, source, schema_version, attributes,
-       priority, iif(?7, payload, NULL) AS payload
+       priority, iif(?5, payload, NULL) AS payload
 FROM partitions
 JOIN events ON pos BETWEEN partitions.id << 40 | ?3 AND partitions.id << 40 | ?4
 WHERE topic = ?1 AND partition = ?2
-  AND bytes <= ?6 + (
-      SELECT bytes FROM events WHERE pos >= partitions.id << 40 | ?3 ORDER BY pos LIMIT 1
-  )
 ORDER BY pos
-LIMIT ?5
+
+-- name: bytes_between
+-- Of all events of a range but the first.
+SELECT coalesce(max(bytes) - min(bytes), 0)
+FROM partitions
+JOIN events ON pos IN (
+    (SELECT min(pos) FROM events
+     WHERE pos BETWEEN partitions.id << 40 | ?3 AND partitions.id << 40 | ?4),
+    (SELECT max(pos) FROM events
+     WHERE pos BETWEEN partitions.id << 40 | ?3 AND partitions.id << 40 | ?4)
+)
+WHERE topic = ?1 AND partition = ?2
 
 -- name: compacted_to
 SELECT compacted_to FROM partitions WHERE topic = ? AND partition = ?
