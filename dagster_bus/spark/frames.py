@@ -57,7 +57,7 @@ def _as_pipelines_see_them(
     if not columns:
         nothing = F.lit(None).cast("string").alias(CORRUPT)
         return raw.select(envelope, *([nothing] if with_corrupt else []))
-    options = {"columnNameOfCorruptRecord": CORRUPT} if with_corrupt else {}
+    options = {"columnNameOfCorruptRecord": CORRUPT} if with_corrupt else None
     fields = {**columns, CORRUPT: "string"} if with_corrupt else columns
     ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in fields.items())
     parsed = raw.select(envelope, F.from_json("payload", ddl, options).alias("_payload"))
