@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import astuple
 from typing import Any
 
 from dagster_bus.core.breaker import Breaker
@@ -189,7 +189,14 @@ def _put_deliveries(connection: sqlite3.Connection, change: Change) -> None:
         ids = json.dumps([each.id for each in moved])
         connection.execute(QUERIES["close_ranges"], (ids,))
     opened = [
-        {"group": each.group, "delivery": each.id, **asdict(part)}
+        {
+            "group": each.group,
+            "delivery": each.id,
+            "topic": part.topic,
+            "partition": part.partition,
+            "first": part.first,
+            "last": part.last,
+        }
         for each in (*new, *moved)
         if not each.redriven and each.state is not State.DONE
         for part in each.ranges
