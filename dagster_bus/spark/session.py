@@ -20,7 +20,7 @@ LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0
 
 def session_config(spark: SparkSpec) -> dict[str, str]:
     """Spark settings in Spark's own spelling; the file's win over the defaults."""
-    conf = {name: _spelled(value) for name, value in spark.conf.items()}
+    conf = {name: spelled(value) for name, value in spark.conf.items()}
     if spark.packages:
         named = [conf[PACKAGES]] if PACKAGES in conf else []
         conf[PACKAGES] = ",".join([*named, *spark.packages])
@@ -43,5 +43,6 @@ def use_this_python(spark: SparkSpec) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def _spelled(value: str | int | float | bool) -> str:
+def spelled(value: str | int | float | bool) -> str:
+    """A value of the file as Spark writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from deltalake.exceptions import TableNotFoundError
 
 from dagster_bus.errors import UnknownGroup, UsageError
+from dagster_bus.spark.session import spelled
 from dagster_bus.spark.tables.reading import contents
 from dagster_bus.spark.tables.storage import Storage, secrets_kept
 from dagster_bus.spark.tables.table import Table
@@ -19,7 +20,7 @@ def declared_table(loaded: LoadedSpec, group: str) -> Table:
     spec = loaded.spec.groups[group].table
     if spec is None:
         raise UsageError(f"group {group!r} has no table")
-    options = {name: _spelled(value) for name, value in spec.options.items()}
+    options = {name: spelled(value) for name, value in spec.options.items()}
     return Table(loaded.table_path(group), spec.format, options)
 
 
@@ -40,7 +41,3 @@ def _folders(table: Table) -> Iterator[str]:
 
 def _exists(table: Table) -> bool:
     return contents(table).columns is not None
-
-
-def _spelled(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
