@@ -12,9 +12,9 @@ from typing import Any
 from dagster_bus.core.clock import Clock
 from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.encoding import encode_payload
-from dagster_bus.core.event import Event, uuid7
+from dagster_bus.core.event import uuid7
 from dagster_bus.core.patching import Patch, patched
-from dagster_bus.core.ranges import Place, covering
+from dagster_bus.core.ranges import Place, covering, place_of
 from dagster_bus.core.store import (
     Change,
     DeadLetter,
@@ -168,7 +168,7 @@ class DeadLetters:
                 id=uuid7(now_ms),
                 group=self._group,
                 window=window,
-                ranges=covering(_place(letter.event) for letter in some),
+                ranges=covering(place_of(letter.event) for letter in some),
                 state=State.WAITING,
                 due_ms=due_ms,
                 created_ms=now_ms,
@@ -197,12 +197,8 @@ def _by_window(letters: Sequence[DeadLetter]) -> Iterator[tuple[str, list[DeadLe
     seen: Counter[Place] = Counter()
     apart: dict[tuple[str, int], list[DeadLetter]] = {}
     for letter in letters:
-        place = _place(letter.event)
+        place = place_of(letter.event)
         apart.setdefault((hour_of(letter.event.ts).key, seen[place]), []).append(letter)
         seen[place] += 1
     for (window, _), some in sorted(apart.items()):
         yield window, some
-
-
-def _place(event: Event) -> Place:
-    return Place(event.topic, event.partition, event.offset)

@@ -73,7 +73,8 @@ def first_of(spans: Iterable[OffsetRange], max_events: int) -> Ranges:
     left = max_events
     for span in spans:
         if left:
-            ranges.append(replace(span, last=min(span.last, span.first + left - 1)))
+            fits = len(span) <= left
+            ranges.append(span if fits else replace(span, last=span.first + left - 1))
             left -= len(ranges[-1])
     return tuple(sorted(ranges))
 

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from dagster_bus.core.event import Event
 from dagster_bus.core.topic import OffsetRange
 
 
@@ -15,6 +16,10 @@ class Place(NamedTuple):
     offset: int
 
 
+def place_of(event: Event) -> Place:
+    return Place(event.topic, event.partition, event.offset)
+
+
 Ranges = tuple[OffsetRange, ...]
 
 
@@ -24,13 +29,14 @@ def count(ranges: Iterable[OffsetRange]) -> int:
 
 def covering(places: Iterable[Place]) -> Ranges:
     """The fewest ranges that hold just these places."""
+    ordered = sorted(set(places))
     found: list[OffsetRange] = []
-    for topic, partition, offset in sorted(set(places)):
-        last = found[-1] if found else None
-        if last and (last.topic, last.partition, last.last + 1) == (topic, partition, offset):
-            found[-1] = OffsetRange(topic, partition, last.first, offset)
-        else:
-            found.append(OffsetRange(topic, partition, offset, offset))
+    first = 0
+    for following, (topic, partition, offset) in enumerate(ordered, 1):
+        if following < len(ordered) and ordered[following] == (topic, partition, offset + 1):
+            continue
+        found.append(OffsetRange(topic, partition, ordered[first].offset, offset))
+        first = following
     return tuple(found)
 
 

@@ -179,7 +179,7 @@ def _next_events(
         events += page.events[:fitting]
         room -= page.most_bytes
         if last >= span.first:
-            ranges.append(replace(span, last=last))
+            ranges.append(span if last == span.last else replace(span, last=last))
         if fitting < len(page.events) or room <= 0:
             break
     return tuple(ranges), events

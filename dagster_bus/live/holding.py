@@ -12,6 +12,7 @@ from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.event import Event
 from dagster_bus.core.group_config import GroupConfig, Order
 from dagster_bus.core.lease import BEATS_PER_LEASE
+from dagster_bus.core.ranges import place_of
 from dagster_bus.core.reporting import Report
 from dagster_bus.errors import BusError, StoreError
 from dagster_bus.live.crew import Handler
@@ -128,5 +129,5 @@ class Holder(Desk):
 
 def _jobs(held: Delivery, name: str, events: Iterable[Event]) -> Iterator[Job]:
     for event in events:
-        job = Job(event, held.attempt, name)
-        yield job._replace(attempt=1) if held.is_behind(job.place) else job
+        place = place_of(event)
+        yield Job(event, place, 1 if held.is_behind(place) else held.attempt, name)

@@ -10,13 +10,10 @@ class Job(NamedTuple):
     """One event on its way to a handler."""
 
     event: Event
+    place: Place
     attempt: int = 1
     delivery: str | None = None
     """The delivery that the event came with; none if the subscriber reads for itself alone."""
-
-    @property
-    def place(self) -> Place:
-        return Place(self.event.topic, self.event.partition, self.event.offset)
 
 
 class Ended(NamedTuple):

@@ -37,7 +37,8 @@ class Lanes:
         self._lane_of = lane_of
         self._in_a_row = in_a_row
         self._queues: dict[Hashable, deque[Job]] = {}
-        self._ready: OrderedDict[Hashable, None] = OrderedDict()
+        self._ready: OrderedDict[Hashable, Job | None] = OrderedDict()
+        """Lanes whose first job may be taken, and jobs that have no lane."""
         self._out: Counter[Hashable] = Counter()
         """How many jobs of each lane were taken and are not over."""
         self._count = 0
@@ -48,17 +49,24 @@ class Lanes:
     def put(self, jobs: Iterable[Job]) -> None:
         """Add jobs behind those that are there."""
         for job in jobs:
-            lane = self._lane(job)
-            self._queues.setdefault(lane, deque()).append(job)
+            lane = self._lane_of(job.event)
             self._count += 1
+            if lane is None:
+                self._ready[job.place, job.delivery] = job
+                continue
+            self._queues.setdefault(lane, deque()).append(job)
             self._make_ready(lane)
 
     def put_back(self, jobs: Iterable[Job]) -> None:
         """Return jobs that were taken and not begun: they are first again, in their order."""
         for job in reversed([*jobs]):
-            lane = self._lane(job)
-            self._queues.setdefault(lane, deque()).appendleft(job)
+            lane = self._lane_of(job.event)
             self._count += 1
+            if lane is None:
+                self._ready[job.place, job.delivery] = job
+                self._ready.move_to_end((job.place, job.delivery), last=False)
+                continue
+            self._queues.setdefault(lane, deque()).appendleft(job)
             self._come_back(lane)
             self._make_ready(lane)
             if lane in self._ready:
@@ -68,38 +76,42 @@ class Lanes:
         """The next jobs, so many at most; each is out until it is put back or released."""
         taken: list[Job] = []
         while self._ready and len(taken) < most:
-            lane, _ = self._ready.popitem(last=False)
-            queue = self._queues[lane]
-            taken.append(queue.popleft())
-            self._count -= 1
-            self._out[lane] += 1
-            if not queue:
-                del self._queues[lane]
-            self._make_ready(lane)
+            lane, job = self._ready.popitem(last=False)
+            taken.append(self._first_of(lane) if job is None else job)
+        self._count -= len(taken)
         return taken
 
     def release(self, job: Job) -> None:
         """A job that was taken is over: the next one of its lane may be taken."""
-        lane = self._lane(job)
-        self._come_back(lane)
-        self._make_ready(lane)
+        lane = self._lane_of(job.event)
+        if lane is not None:
+            self._come_back(lane)
+            self._make_ready(lane)
 
     def take_behind(self, job: Job) -> list[Job]:
         """Take out what may not be done before a job: the rest of its lane, of its delivery."""
-        return self._take_out(self._lane(job), lambda other: other.delivery == job.delivery)
+        lane = self._lane_of(job.event)
+        if lane is None:
+            return []
+        return self._take_out(lane, lambda other: other.delivery == job.delivery)
 
     def drop(self, delivery: str) -> list[Job]:
         """Take out all jobs of a delivery."""
-        return [
-            job
-            for lane in [*self._queues]
-            for job in self._take_out(lane, lambda other: other.delivery == delivery)
-        ]
+        return self._take_out_of([*self._queues], lambda other: other.delivery == delivery)
 
     def drain(self) -> list[Job]:
         """Take out all jobs of the lanes of which none is out."""
-        free = [lane for lane in self._queues if lane not in self._out]
-        return [job for lane in free for job in self._take_out(lane, lambda _: True)]
+        idle = [lane for lane in self._queues if lane not in self._out]
+        return self._take_out_of(idle, lambda _: True)
+
+    def _first_of(self, lane: Hashable) -> Job:
+        queue = self._queues[lane]
+        job = queue.popleft()
+        self._out[lane] += 1
+        if not queue:
+            del self._queues[lane]
+        self._make_ready(lane)
+        return job
 
     def _make_ready(self, lane: Hashable) -> None:
         if lane in self._queues and (self._in_a_row or lane not in self._out):
@@ -110,9 +122,13 @@ class Lanes:
         if self._out[lane] <= 0:
             del self._out[lane]
 
-    def _lane(self, job: Job) -> Hashable:
-        lane = self._lane_of(job.event)
-        return job.place if lane is None else lane
+    def _take_out_of(self, lanes: Iterable[Hashable], chosen: Callable[[Job], bool]) -> list[Job]:
+        """Take some jobs out of some lanes, and of those that have none."""
+        free = [job for job in self._ready.values() if job is not None and chosen(job)]
+        for job in free:
+            del self._ready[job.place, job.delivery]
+        self._count -= len(free)
+        return [*free, *(job for lane in lanes for job in self._take_out(lane, chosen))]
 
     def _take_out(self, lane: Hashable, chosen: Callable[[Job], bool]) -> list[Job]:
         queue = self._queues.get(lane, deque())

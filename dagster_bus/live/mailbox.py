@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from dagster_bus.core.event import Event
+from dagster_bus.core.ranges import place_of
 from dagster_bus.live.crew import Handler
 from dagster_bus.live.desk import Desk
 from dagster_bus.live.jobs import Job
@@ -69,7 +70,7 @@ class Mailbox(Desk):
 
     def _take_note(self, event: Event) -> None:
         self._held += 1
-        self._incoming.append(Job(event))
+        self._incoming.append(Job(event, place_of(event)))
         self._nudge()
 
     def _admit(self, now_s: float) -> None:  # noqa: ARG002

@@ -6,6 +6,7 @@ version, and a report the delivery's. What changes neither, such as a letter tha
 seen a little later.
 """
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from dagster_bus.core.store import GroupView, PartitionHead
 from dagster_bus.core.topic import TopicPartition
 
 TRUSTED_MS = 100
-"""How long a worker goes on without looking."""
+"""How long a worker goes on without looking, at most."""
 
 Ends = Mapping[TopicPartition, int]
 
@@ -29,6 +30,8 @@ class Outlook:
     def __init__(self, worker: str) -> None:
         self._worker = worker
         self._view: GroupView | None = None
+        self._phase_ms = zlib.crc32(worker.encode()) % TRUSTED_MS
+        """Workers look at different moments: all of them in one turn would hold up each other."""
         self.seen_ms = 0
 
     def saw(self, view: GroupView, now_ms: int) -> None:
@@ -48,7 +51,7 @@ class Outlook:
     def at(self, ask_ends: Callable[[], Ends], now_ms: int, time_of: TimeOf) -> GroupView | None:
         """How the group stands now that the log has such ends; None if that has to be looked up."""
         view = self._view
-        if view is None or not self.seen_ms <= now_ms < self.seen_ms + TRUSTED_MS:
+        if view is None or not self.seen_ms <= now_ms < self._next_look_ms:
             return None
         ends = ask_ends()
         heads = []
@@ -57,8 +60,15 @@ class Outlook:
             ts = time_of(head.partition, head.frontier, end) if end > head.frontier else None
             if end > head.frontier and ts is None:
                 return None
-            heads.append(replace(head, end=end, frontier_ts=ts))
+            if (end, ts) != (head.end, head.frontier_ts):
+                at, frontier, owner = head.partition, head.frontier, head.owner
+                head = PartitionHead(at, frontier, end, ts, head.is_new, head.is_held, owner)
+            heads.append(head)
         return replace(view, heads=tuple(heads))
+
+    @property
+    def _next_look_ms(self) -> int:
+        return self.seen_ms + TRUSTED_MS - (self.seen_ms + self._phase_ms) % TRUSTED_MS
 
     def _is_alone(self, view: GroupView) -> bool:
         return (

@@ -10,7 +10,7 @@ from dagster_bus.core.event import Event, uuid7
 from dagster_bus.core.group_config import GroupConfig, Order
 from dagster_bus.core.groups import Group
 from dagster_bus.core.planning import open_to
-from dagster_bus.core.ranges import Place, covering, without
+from dagster_bus.core.ranges import Place, covering, place_of, without
 from dagster_bus.core.recovering import Worker as WorkerState
 from dagster_bus.core.recovering import WorkerGone
 from dagster_bus.core.reporting import Failed, Moment, Report
@@ -64,7 +64,8 @@ class Taking:
             self.outlook.forget()
             return None
         moment = Moment(now_ms, random.random, lambda: uuid7(now_ms))
-        own = replace(view, heads=tuple(self._own(view, now_ms)))
+        heads = self._own(view, now_ms)
+        own = view if len(heads) == len(view.heads) else replace(view, heads=tuple(heads))
         step = step_of(self._config, own, told, moment, self._worker, self._shelf.read, most_events)
         held = [each.id for each in view.in_flight if each.worker == self._worker]
         age_s = (now_ms - self.outlook.seen_ms) / 1_000
@@ -143,22 +144,18 @@ def sift(
     found = [*events]
     for event in found:
         if asked and not all(each.matches(event.attributes, event.key) for each in asked):
-            sifted.filtered.append(_place(event))
+            sifted.filtered.append(place_of(event))
         elif event.ttl_s is not None and event.is_expired(now_ms):
-            sifted.expired.append(_place(event))
+            sifted.expired.append(place_of(event))
         else:
             sifted.wanted.append(event)
     if len(found) == held.size:
         return sifted
-    for gap in without(held.ranges, covering(map(_place, found))):
+    for gap in without(held.ranges, covering(map(place_of, found))):
         sifted.filtered.extend(
             Place(gap.topic, gap.partition, offset) for offset in range(gap.first, gap.last + 1)
         )
     return sifted
-
-
-def _place(event: Event) -> Place:
-    return Place(event.topic, event.partition, event.offset)
 
 
 _FRESH = 2
@@ -180,7 +177,7 @@ def set_apart(held: Delivery, events: list[Event], order: Order) -> Report | Non
         return Report() if held.version <= _FRESH else None
     if not events:
         return Report()
-    first, *rest = [Place(event.topic, event.partition, event.offset) for event in events]
+    first, *rest = [place_of(event) for event in events]
     if order is Order.NONE:
         return Report(returned=without(held.ranges, covering([first])))
     lane_of = lanes_by(order)

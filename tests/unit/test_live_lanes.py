@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dagster_bus.core.event import Event
 from dagster_bus.core.group_config import Order
+from dagster_bus.core.ranges import place_of
 from dagster_bus.live.jobs import Job
 from dagster_bus.live.lanes import Lanes, lanes_by, lanes_by_topic
 
@@ -31,7 +32,11 @@ def event(offset: int, key: str | None = None, partition: int = 0, topic: str = 
 
 
 def jobs(*keys: str | None, delivery: str = "d") -> list[Job]:
-    return [Job(event(n, key), 1, delivery) for n, key in enumerate(keys, 1)]
+    return [job(event(n, key), delivery) for n, key in enumerate(keys, 1)]
+
+
+def job(about: Event, delivery: str = "d") -> Job:
+    return Job(about, place_of(about), 1, delivery)
 
 
 def offsets(taken: list[Job]) -> list[int]:
@@ -58,7 +63,7 @@ def test_partitions_and_topics_can_be_lanes_too() -> None:
     events = [event(1), event(2), event(1, partition=1), event(1, topic="stock")]
     by_partition, by_topic = Lanes(lanes_by(Order.PARTITION)), Lanes(lanes_by_topic)
     for lanes in (by_partition, by_topic):
-        lanes.put(map(Job, events))
+        lanes.put(map(job, events))
     assert [job.event for job in by_partition.take(9)] == [events[0], events[2], events[3]]
     assert [job.event for job in by_topic.take(9)] == [events[0], events[3]]
 
