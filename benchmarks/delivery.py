@@ -191,8 +191,20 @@ def _costs(steps: dict[int, Callable[[], None]]) -> dict[int, float]:
     return {size: statistics.median(times) for size, times in taken.items()}
 
 
-def latency_facts(rate: int = 1_000, consumers: int = 10, seconds: int = 5) -> Iterator[Fact]:
-    """From before publishing to the handler, with the publisher at a steady rate."""
+def latency_facts(
+    rate: int = 1_000, consumers: int = 10, seconds: int = 5, rounds: int = 5
+) -> Iterator[Fact]:
+    """From before publishing to the handler, with the publisher at a steady rate: the middle one of
+    some rounds, and what the others came to."""
+    cuts = [_latency(rate, consumers, seconds) for _ in range(rounds)]
+    what = f"publish to handler, {rate:,} events/s to {consumers} consumers"
+    for name, place, goal in (("p50", 49, "< 5 ms"), ("p99", 98, "< 10 ms")):
+        found = sorted(each[place] * 1000 for each in cuts)
+        spread = f"{found[0]:.1f} to {found[-1]:.1f} ms in {rounds} runs"
+        yield Fact(f"{what}, {name}", f"{statistics.median(found):.1f} ms ({spread})", goal)
+
+
+def _latency(rate: int, consumers: int, seconds: int) -> list[float]:
     folder = new_folder()
     bus = open_bus(folder)
     delays: list[float] = []
@@ -205,20 +217,16 @@ def latency_facts(rate: int = 1_000, consumers: int = 10, seconds: int = 5) -> I
         )
     time.sleep(1)
     began = time.perf_counter()
-    total = rate * seconds
-    for number in range(total):
+    for number in range(rate * seconds):
         bus.publish(TOPIC, {"at": time.perf_counter()})
         pause = began + number / rate - time.perf_counter()
         if pause > 0:
             time.sleep(pause)
-    took = time.perf_counter() - began
     bus.idle(timeout=30)
     bus.close()
     remove(folder)
-    cuts = statistics.quantiles(delays, n=100)
-    what = f"publish to handler, {total / took:,.0f} events/s to {consumers} consumers"
-    yield Fact(f"{what}, p50", f"{cuts[49] * 1000:.1f} ms", "< 5 ms")
-    yield Fact(f"{what}, p99", f"{cuts[98] * 1000:.1f} ms", "< 10 ms")
+    assert len(delays) == rate * seconds * consumers
+    return statistics.quantiles(delays, n=100)
 
 
 def _options() -> argparse.Namespace:

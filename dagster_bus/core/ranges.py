@@ -30,6 +30,8 @@ def count(ranges: Iterable[OffsetRange]) -> int:
 def covering(places: Iterable[Place]) -> Ranges:
     """The fewest ranges that hold just these places."""
     ordered = sorted(set(places))
+    if not ordered:
+        return ()
     found: list[OffsetRange] = []
     first = 0
     for following, (topic, partition, offset) in enumerate(ordered, 1):

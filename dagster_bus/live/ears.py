@@ -36,12 +36,18 @@ class Ears:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._readers: dict[str, _Reader] = {}
+        self._rings: dict[str, tuple[Ring, ...]] = {}
+        """Whom to wake, by topic …"""
+        self._read: dict[Store, list[str]] = {}
+        """… and the topics that somebody reads. Both are made anew, and never changed: publishers
+        and listening threads look at them without a lock."""
         self._threads: dict[Store, threading.Thread] = {}
         self._closed = threading.Event()
 
     def add(self, id: str, store: Store, topics: Iterable[str], ring: Ring) -> None:
         with self._lock:
             self._readers[id] = _Reader(store, frozenset(topics), ring)
+            self._note_readers()
             if store not in self._threads:
                 thread = threading.Thread(
                     target=self._run, args=(store,), name="bus-ears", daemon=True
@@ -53,13 +59,11 @@ class Ears:
     def remove(self, id: str) -> None:
         with self._lock:
             self._readers.pop(id, None)
+            self._note_readers()
 
-    def ring(self, *topics: str) -> None:
-        """Wake those who read some topics."""
-        grown = frozenset(topics)
-        with self._lock:
-            rings = [each.ring for each in self._readers.values() if each.topics & grown]
-        for ring in rings:
+    def ring(self, topic: str) -> None:
+        """Wake those who read a topic."""
+        for ring in self._rings.get(topic, ()):
             ring()
 
     def close(self) -> None:
@@ -85,15 +89,24 @@ class Ears:
             while not self._closed.is_set():
                 if listener.wait(ASK_EVERY_S):
                     found = self._ends(store)
-                    self.ring(*(topic for topic, end in found.items() if end != seen[topic]))
+                    for topic, end in found.items():
+                        if end != seen[topic]:
+                            self.ring(topic)
                     seen = found
+
+    def _note_readers(self) -> None:
+        rings: dict[str, tuple[Ring, ...]] = {}
+        read: dict[Store, set[str]] = {}
+        for reader in self._readers.values():
+            read.setdefault(reader.store, set()).update(reader.topics)
+            for topic in reader.topics:
+                rings[topic] = (*rings.get(topic, ()), reader.ring)
+        self._rings = rings
+        self._read = {store: sorted(topics) for store, topics in read.items()}
 
     def _ends(self, store: Store) -> Counter[str]:
         """How many events each topic has had, of those that are read."""
-        with self._lock:
-            readers = [each for each in self._readers.values() if each.store is store]
-        topics = frozenset[str]().union(*(each.topics for each in readers))
         ends: Counter[str] = Counter()
-        for at, bounds in store.bounds(sorted(topics)).items():
+        for at, bounds in store.bounds(self._read.get(store, [])).items():
             ends[at.topic] += bounds.end
         return ends

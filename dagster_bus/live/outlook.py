@@ -15,7 +15,7 @@ from dagster_bus.core.stepping import Step
 from dagster_bus.core.store import GroupView, PartitionHead
 from dagster_bus.core.topic import TopicPartition
 
-TRUSTED_MS = 100
+TRUSTED_MS = 400
 """How long a worker goes on without looking, at most."""
 
 Ends = Mapping[TopicPartition, int]

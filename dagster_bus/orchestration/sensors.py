@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from dagster import (
     DefaultSensorStatus,
-    RunRequest,
     SensorDefinition,
     SensorEvaluationContext,
     SensorResult,
@@ -18,11 +17,11 @@ from dagster import (
 )
 
 from dagster_bus.core.breaker import Circuit
-from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.groups import Group
 from dagster_bus.core.store import GroupProgress
 from dagster_bus.orchestration.dead_letters import dead_letters_now
-from dagster_bus.orchestration.names import job_name, run_key, run_tags, sensor_name
+from dagster_bus.orchestration.names import job_name, sensor_name
+from dagster_bus.orchestration.requests import run_request
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.runs import look_at_runs
 
@@ -48,19 +47,13 @@ def build_sensor(name: str) -> SensorDefinition:
             dead = str(progress.tally.dead_lettered)
             changed = dead != (context.cursor or "0")
             return SensorResult(
-                run_requests=[_request(delivery) for delivery in reserved],
+                run_requests=[run_request(delivery) for delivery in reserved],
                 skip_reason=None if reserved else SkipReason(_idle(group, progress)),
                 cursor=dead,
                 asset_events=[dead_letters_now(opened, name)] if changed else [],
             )
 
     return tick
-
-
-def _request(delivery: Delivery) -> RunRequest:
-    return RunRequest(
-        run_key=run_key(delivery), partition_key=delivery.window, tags=run_tags(delivery)
-    )
 
 
 def _idle(group: Group, progress: GroupProgress) -> str:

@@ -107,29 +107,38 @@ def holders(
     return found
 
 
-def commit(connection: sqlite3.Connection, change: Change) -> None:
-    if not change.expected_version:  # a group that has a version is there
-        connection.execute(QUERIES["ensure_group"], (change.group,))
-    if change.expected_version is not None:
-        _advance(connection, change)
-    if change.frontiers:
-        _move_frontiers(connection, change)
-    _put_deliveries(connection, change)
-    if change.redrives:
-        letters.redrive(connection, change.group, change.redrives)
-    if change.breaker is not None:
-        before, after = map(astuple, change.breaker)
-        moved = connection.execute(QUERIES["set_breaker"], (*after, change.group, *before))
-        if not moved.rowcount:
-            raise StaleState(f"the circuit breaker of group {change.group} has changed")
-    tally = change.done
-    for burial in change.burials:
-        tally += letters.bury(connection, burial)
-    if tally != Tally():
-        ended = (tally.processed, tally.filtered, tally.dead_lettered, tally.expired)
-        connection.execute(QUERIES["add_to_account"], (*ended, change.group))
-    if change.told:
-        log.append(connection, Ends(), change.told, change.told_ms)
+def commit(connection: sqlite3.Connection, *changes: Change) -> None:
+    """Write changes, all of them or none: with the same few statements for one and for many."""
+    new = [(each.group,) for each in changes if not each.expected_version]
+    if new:  # a group that has a version is there
+        connection.executemany(QUERIES["ensure_group"], new)
+    _advance(connection, changes)
+    _move_frontiers(connection, changes)
+    _put_deliveries(connection, changes)
+    ended: list[tuple[int | str, ...]] = []
+    for change in changes:
+        if change.redrives:
+            letters.redrive(connection, change.group, change.redrives)
+        if change.breaker is not None:
+            _set_breaker(connection, change.group, *change.breaker)
+        tally = change.done
+        for burial in change.burials:
+            tally += letters.bury(connection, burial)
+        if tally.settled:
+            figures = (tally.processed, tally.filtered, tally.dead_lettered, tally.expired)
+            ended.append((*figures, change.group))
+        if change.told:
+            log.append(connection, Ends(), change.told, change.told_ms)
+    if ended:
+        connection.executemany(QUERIES["add_to_account"], ended)
+
+
+def _set_breaker(
+    connection: sqlite3.Connection, group: str, before: Breaker, after: Breaker
+) -> None:
+    values = (*astuple(after), group, *astuple(before))
+    if not connection.execute(QUERIES["set_breaker"], values).rowcount:
+        raise StaleState(f"the circuit breaker of group {group} has changed")
 
 
 def _account(connection: sqlite3.Connection, group: str) -> tuple[int, Breaker, Tally]:
@@ -140,39 +149,47 @@ def _account(connection: sqlite3.Connection, group: str) -> tuple[int, Breaker, 
     return version, Breaker(failures, paused_until_ms), Tally(*ended)
 
 
-def _advance(connection: sqlite3.Connection, change: Change) -> None:
-    moved = connection.execute(
-        QUERIES["advance_group"], (change.group, change.expected_version)
-    ).rowcount
-    if not moved:
-        raise StaleState(
-            f"group {change.group} has moved on from version {change.expected_version}"
-        )
+def _advance(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+    expected = [
+        (each.group, each.expected_version) for each in changes if each.expected_version is not None
+    ]
+    if expected and connection.executemany(QUERIES["advance_group"], expected).rowcount != len(
+        expected
+    ):
+        decided = ", ".join(f"{group} from version {version}" for group, version in expected)
+        raise StaleState(f"a group has moved on: {decided}")
 
 
-def _move_frontiers(connection: sqlite3.Connection, change: Change) -> None:
-    connection.executemany(
-        QUERIES["move_frontier"],
-        [
-            {
-                "group": change.group,
-                "frontier": offset,
-                "shift": change.shifts.get(at, 0),
-                "owner": change.taker,
-                **at._asdict(),
-            }
-            for at, offset in change.frontiers.items()
-        ],
-    )
+def _move_frontiers(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+    moves = [
+        {
+            "group": change.group,
+            "frontier": offset,
+            "shift": change.shifts.get(at, 0),
+            "owner": change.taker,
+            "topic": at.topic,
+            "partition": at.partition,
+        }
+        for change in changes
+        for at, offset in change.frontiers.items()
+    ]
+    if moves:
+        connection.executemany(QUERIES["move_frontier"], moves)
 
 
-def _put_deliveries(connection: sqlite3.Connection, change: Change) -> None:
-    """Write the next states of deliveries, and keep the list of open ranges: with the same few
-    statements for one and for very many."""
-    new = [each for each in change.deliveries if each.version == 1]
-    known = [each for each in change.deliveries if each.version > 1]
-    forgotten = [each for each in known if change.forgets(each)]
-    kept = [each for each in known if not change.forgets(each)]
+def _put_deliveries(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+    """Write the next states of deliveries, and keep the list of open ranges."""
+    deliveries = [each for change in changes for each in change.deliveries]
+    new = [each for each in deliveries if each.version == 1]
+    known = [each for each in deliveries if each.version > 1]
+    forgotten = [
+        each
+        for change in changes
+        for each in change.deliveries
+        if each.version > 1 and change.forgets(each)
+    ]
+    gone = {each.id for each in forgotten}
+    kept = [each for each in known if each.id not in gone]
     rows = {each.id: delivery_to_row(each) for each in kept}
     still_open = [each for each in known if each.state is not State.DONE]
     before = _stored_ranges(connection, still_open) if still_open else {}
@@ -202,18 +219,22 @@ def _put_deliveries(connection: sqlite3.Connection, change: Change) -> None:
         for part in each.ranges
     ]
     if opened and connection.executemany(QUERIES["open_range"], opened).rowcount != len(opened):
-        raise _trimmed(connection, change)
+        raise _trimmed(connection, changes)
 
 
-def _trimmed(connection: sqlite3.Connection, change: Change) -> BusError:
+def _trimmed(connection: sqlite3.Connection, changes: Sequence[Change]) -> BusError:
     """Some events were trimmed away since a change was decided on: what moves a frontier is to be
-    decided anew, and what names its events itself cannot have them any more."""
-    for part in (part for each in change.deliveries for part in each.ranges):
-        at = TopicPartition(part.topic, part.partition)
-        _, first = connection.execute(QUERIES["beginning"], at).fetchone() or (0, 1)
-        if part.first < first and at not in change.frontiers:
-            return OffsetTrimmed(*at, part.first, first)
-    return StaleState(f"group {change.group} is about to take events that are not there any more")
+    decided anew, and what names its events itself cannot have them any more. Of several changes
+    nobody knows yet which one it was."""
+    if len(changes) == 1:
+        (change,) = changes
+        for part in (part for each in change.deliveries for part in each.ranges):
+            at = TopicPartition(part.topic, part.partition)
+            _, first = connection.execute(QUERIES["beginning"], at).fetchone() or (0, 1)
+            if part.first < first and at not in change.frontiers:
+                return OffsetTrimmed(*at, part.first, first)
+    groups = ", ".join(each.group for each in changes)
+    return StaleState(f"group {groups} is about to take events that are not there any more")
 
 
 def _write_all(

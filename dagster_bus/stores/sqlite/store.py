@@ -148,8 +148,7 @@ class SqliteStore(Closing):
         def write(connection: sqlite3.Connection) -> None:
             if any(change.burials or change.told for change in changes):
                 self._ends.forget()
-            for change in changes:
-                groups.commit(connection, change)
+            groups.commit(connection, *changes)
 
         try:
             if any(change.lasting for change in changes):
