@@ -21,6 +21,7 @@ from dagster_bus.live.crew import Handler, handling
 from dagster_bus.live.ears import Ears
 from dagster_bus.live.errands import Errands
 from dagster_bus.live.following import Follower
+from dagster_bus.live.hands import Hands
 from dagster_bus.live.loop import LoopThread
 from dagster_bus.live.mailbox import Mailbox
 from dagster_bus.live.metrics import Metrics
@@ -52,7 +53,9 @@ class LiveBus(core.Bus):
         metrics_every_s: float | None = None,
     ) -> None:
         super().__init__(store, topics, groups, clock, compile_schema=compile_schema, memory=memory)
-        self._shared = Shared(clock, Counters(), Signals(clock), Errands(), Ears(), LoopThread())
+        self._shared = Shared(
+            clock, Counters(), Signals(clock), Errands(), Ears(), Hands(), LoopThread()
+        )
         self._metrics_every_s = metrics_every_s
         """How often to tell the counters on the topic for that; never if None."""
         self._metrics = Metrics(
@@ -154,6 +157,7 @@ class LiveBus(core.Bus):
                 each.join(until_s)
             self._shared.ears.close()
             self._shared.errands.close()
+            self._shared.hands.close()
             self._shared.loop.close()
             self._metrics.close()
             super().close()

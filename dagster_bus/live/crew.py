@@ -1,20 +1,22 @@
-"""The hands that call a subscription's handler: threads, or tasks of the event loop.
+"""How a subscription's handler is called: by the bus's threads, or on its event loop.
 
 One owner gives out jobs and collects what came of them. A handler that overruns its time keeps its
 thread, which is not counted on any more; another one takes its place.
 """
 
 import inspect
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from dagster_bus.core.event import Event
 from dagster_bus.live.errors import HandlerTimeout
+from dagster_bus.live.hands import Hands
 from dagster_bus.live.jobs import Ended, Job
 from dagster_bus.live.loop import LoopThread
 from dagster_bus.live.stint import Stint
@@ -24,6 +26,9 @@ Handler = Callable[[Event], Any]
 
 MOST_STUCK = 100
 """Threads that may be stuck in overdue calls of one handler before no more are begun."""
+
+QUICK_S = 0.01
+"""A handler whose last jobs took no longer does not need a thread for itself."""
 
 handling: ContextVar[str | None] = ContextVar("handling", default=None)
 """The subscription whose handler runs here, if any."""
@@ -45,6 +50,7 @@ class Crew:
         timeout_s: float,
         most: int,
         ring: Callable[[], None],
+        hands: Hands,
         loop: LoopThread,
     ) -> None:
         self._name = name
@@ -52,20 +58,21 @@ class Crew:
         self._timeout_s = timeout_s
         self._most = most
         self._ring = ring
+        self._hands = hands
         self._loop = loop
         self._is_async = is_async(handler)
         self._stints: dict[Stint, Future[None] | None] = {}
-        self._idle: list[_Hand] = []
-        self._returning: queue.SimpleQueue[_Hand] = queue.SimpleQueue()
         self._out = 0
-        """Threads that were given a stint and have not come back."""
+        """Stints that threads were given, and have not come back from …"""
+        self._back: deque[Stint] = deque()
+        """… but for these."""
+        self._is_quick = False
         self._halted = threading.Event()
-        self._is_closed = False
 
     @property
     def is_free(self) -> bool:
         """Whether another stint can be begun."""
-        stuck = self._out - len(self._stints)
+        stuck = self._out - len(self._back) - len(self._stints)
         return len(self._stints) < self._most and (self._is_async or stuck < MOST_STUCK)
 
     @property
@@ -80,12 +87,14 @@ class Crew:
             return
         self._stints[stint] = None
         self._out += 1
-        hand = self._idle.pop() if self._idle else _Hand(self._name, self._call, self._come_back)
-        hand.give(stint)
+        give = self._hands.give_quick if self._is_quick else self._hands.give
+        give(partial(self._do, stint))
 
     def collect(self) -> tuple[list[Ended], list[Job]]:
         """What has ended, in time or not; and jobs of stints that are over that were not begun."""
-        self._welcome()
+        while self._back:
+            self._back.popleft()
+            self._out -= 1
         ended: list[Ended] = []
         left: list[Job] = []
         overdue_s = time.monotonic() - self._timeout_s
@@ -124,36 +133,14 @@ class Crew:
             self._dismiss(stint, cancel=True)
         return ended, left
 
-    def close(self) -> None:
-        """Let the threads go: those that wait for work at once, the others when they are done."""
-        self._is_closed = True
-        self._welcome()
-        for hand in self._idle:
-            hand.give(None)
-        self._idle.clear()
-
     def _dismiss(self, stint: Stint, *, cancel: bool) -> None:
         future = self._stints.pop(stint)
         if cancel and future is not None:
             future.cancel()
 
-    def _welcome(self) -> None:
-        while True:
-            try:
-                hand = self._returning.get_nowait()
-            except queue.Empty:
-                return
-            self._out -= 1
-            self._idle.append(hand)
-
-    def _come_back(self, hand: "_Hand") -> None:
-        self._returning.put(hand)
-        if self._is_closed:
-            hand.give(None)
-        self._ring()
-
-    def _call(self, stint: Stint) -> None:
+    def _do(self, stint: Stint) -> None:
         """Do a stint in this thread."""
+        begun_s = time.monotonic()
         handling.set(self._name)
         while (job := stint.begin()) is not None:
             try:
@@ -164,6 +151,9 @@ class Crew:
                 stint.end(job, error)
             else:
                 stint.end(job, None)
+        self._is_quick = time.monotonic() - begun_s < QUICK_S
+        self._back.append(stint)
+        self._ring()
 
     async def _work(self, stint: Stint) -> None:
         """Do a stint on the event loop."""
@@ -176,26 +166,6 @@ class Crew:
             else:
                 stint.end(job, None)
         self._ring()
-
-
-class _Hand:
-    """A thread that does stints until it is given none."""
-
-    def __init__(
-        self, name: str, call: Callable[[Stint], None], come_back: Callable[["_Hand"], None]
-    ) -> None:
-        self._call = call
-        self._come_back = come_back
-        self._inbox: queue.SimpleQueue[Stint | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=f"bus-{name}-handler", daemon=True).start()
-
-    def give(self, stint: Stint | None) -> None:
-        self._inbox.put(stint)
-
-    def _run(self) -> None:
-        while (stint := self._inbox.get()) is not None:
-            self._call(stint)
-            self._come_back(self)
 
 
 async def _waiting_for(result: Awaitable[object]) -> None:

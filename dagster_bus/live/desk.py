@@ -54,6 +54,7 @@ class Desk(ABC):
             timeout_s=options.timeout_s,
             most=options.max_inflight,
             ring=self._nudge,
+            hands=teller.shared.hands,
             loop=teller.shared.loop,
         )
         self._out = 0
@@ -120,7 +121,6 @@ class Desk(ABC):
     def leave(self) -> None:
         """It has had its last turn."""
         try:
-            self._crew.close()
             self._ended()
         except Exception:  # noqa: BLE001
             self._trouble()

@@ -17,9 +17,11 @@ from dagster_bus.live.shelf import Shelf
 
 LONGEST_S = 1.0
 
-LONGEST_ROUND_S = 0.02
-"""An office rests for as long as its last round took, so that publishers and handlers, who need the
-interpreter too, get their half of it; but no longer than this."""
+REST = 0.75
+"""An office rests for this part of the time that a round takes, so that publishers and handlers,
+who need the interpreter too, get their share of it …"""
+LONGEST_REST_S = 0.02
+"""… but no longer than this."""
 
 
 class Turns(Protocol):
@@ -59,6 +61,7 @@ class Office:
         self._desks: list[Turns] = []
         self._thread: threading.Thread | None = None
         self._ends: dict[tuple[str, ...], Ends] = {}
+        self._last_took_s = 0.0
         self.round_at = 0.0
         """When the next round may be."""
 
@@ -108,11 +111,15 @@ class Office:
                 wishes[desk] = change
         refused = self._write(wishes)
         if wishes:
-            done_s = time.monotonic()
-            self.round_at = done_s + min(max(done_s - now_s, ROUND_S), LONGEST_ROUND_S)
+            self._plan_rest(now_s, time.monotonic())
         for desk in desks:
             if desk.finish(now_s, refused.get(desk)):
                 self._dismiss(desk)
+
+    def _plan_rest(self, begun_s: float, done_s: float) -> None:
+        """Of two rounds the shorter one counts: what held up one of them is over."""
+        took_s, self._last_took_s = min(done_s - begun_s, self._last_took_s), done_s - begun_s
+        self.round_at = done_s + min(max(REST * took_s, ROUND_S), LONGEST_REST_S)
 
     def _write(self, wishes: Mapping[Turns, Change]) -> dict[Turns, Exception | None]:
         if not wishes or self._store is None:

@@ -6,9 +6,8 @@ version, and a report the delivery's. What changes neither, such as a letter tha
 seen a little later.
 """
 
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from itertools import count
 
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.stepping import Step
@@ -17,6 +16,11 @@ from dagster_bus.core.topic import TopicPartition
 
 TRUSTED_MS = 400
 """How long a worker goes on without looking, at most."""
+
+_TURNS = count()
+_APART = 0.618
+"""Workers look at different moments, as several at once would hold up each other: so far apart, in
+parts of that time, each two that began one after the other. Any number of them are well spread."""
 
 Ends = Mapping[TopicPartition, int]
 
@@ -30,8 +34,7 @@ class Outlook:
     def __init__(self, worker: str) -> None:
         self._worker = worker
         self._view: GroupView | None = None
-        self._phase_ms = zlib.crc32(worker.encode()) % TRUSTED_MS
-        """Workers look at different moments: all of them in one turn would hold up each other."""
+        self._phase_ms = int(next(_TURNS) * _APART % 1 * TRUSTED_MS)
         self.seen_ms = 0
 
     def saw(self, view: GroupView, now_ms: int) -> None:
@@ -64,7 +67,7 @@ class Outlook:
                 at, frontier, owner = head.partition, head.frontier, head.owner
                 head = PartitionHead(at, frontier, end, ts, head.is_new, head.is_held, owner)
             heads.append(head)
-        return replace(view, heads=tuple(heads))
+        return _alone(view, view.version, heads, view.in_flight)
 
     @property
     def _next_look_ms(self) -> int:
@@ -83,12 +86,15 @@ def after(view: GroupView, left: Sequence[Delivery], taken: Delivery) -> GroupVi
     told = {each.id for each in left}
     others = (each for each in view.in_flight if each.id not in told)
     ours = (each for each in left if each.in_flight)
-    return replace(
-        view,
-        version=view.version + 1,
-        in_flight=(*others, *ours, taken),
-        heads=tuple(_moved(view.heads, taken)),
-    )
+    return _alone(view, view.version + 1, _moved(view.heads, taken), (*others, *ours, taken))
+
+
+def _alone(
+    view: GroupView, version: int, heads: Iterable[PartitionHead], in_flight: tuple[Delivery, ...]
+) -> GroupView:
+    """The view of a worker that is alone, later on: nothing is due then, or blocked. (To replace
+    fields one by one would take several times as long, and this is done for every few events.)"""
+    return GroupView(version, tuple(heads), in_flight, (), view.tally, view.breaker)
 
 
 def _moved(heads: Iterable[PartitionHead], taken: Delivery) -> Iterable[PartitionHead]:

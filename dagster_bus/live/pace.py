@@ -17,7 +17,7 @@ FLUSH_S = 0.005
 HOLD_S = 0.1
 """… or when the first of them is this old."""
 
-ROUND_S = 0.002
+ROUND_S = 0.0015
 """How far apart the steps of workers that keep up are at least: each costs about as much for ten
 events as for one."""
 

@@ -7,6 +7,7 @@ from dagster_bus.core.clock import Clock
 from dagster_bus.live.counters import Counters
 from dagster_bus.live.ears import Ears
 from dagster_bus.live.errands import Errands
+from dagster_bus.live.hands import Hands
 from dagster_bus.live.jobs import Job, in_words
 from dagster_bus.live.loop import LoopThread
 from dagster_bus.live.office import Offices
@@ -25,6 +26,7 @@ class Shared:
     signals: Signals
     errands: Errands
     ears: Ears
+    hands: Hands
     loop: LoopThread
     offices: Offices = field(default_factory=Offices)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dagster_bus.core.event import Event
-from dagster_bus.live.crew import Crew, is_async
+from dagster_bus.live.crew import QUICK_S, Crew, is_async
 from dagster_bus.live.errands import Errands
 from dagster_bus.live.errors import HandlerTimeout
+from dagster_bus.live.hands import Hands
 from dagster_bus.live.jobs import Ended, Job, in_words
 from dagster_bus.live.loop import LoopThread
 from dagster_bus.live.stint import Stint
@@ -90,17 +91,15 @@ MakeCrew = Callable[..., Crew]
 
 @pytest.fixture
 def make_crew(bell: Bell) -> Iterator[MakeCrew]:
-    loop = LoopThread()
-    made: list[Crew] = []
+    hands, loop = Hands(), LoopThread()
 
     def make(handler: Callable[[Event], object], timeout_s: float = LONG_S, most: int = 1) -> Crew:
-        crew = Crew("s", handler, timeout_s=timeout_s, most=most, ring=bell.ring, loop=loop)
-        made.append(crew)
-        return crew
+        return Crew(
+            "s", handler, timeout_s=timeout_s, most=most, ring=bell.ring, hands=hands, loop=loop
+        )
 
     yield make
-    for crew in made:
-        crew.close()
+    hands.close()
     loop.close()
 
 
@@ -233,3 +232,82 @@ def test_errands_are_run_in_order_and_to_the_end() -> None:
     errands.close()
     assert done == [0, 1, 2, 3, 4]
     assert errands.is_idle
+
+
+def test_quick_tasks_are_done_in_order_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagster_bus.live.hands.PATIENCE_S", LONG_S)
+    hands, done = Hands(), threading.Event()
+    seen: list[tuple[int, int]] = []
+
+    def give_all() -> None:
+        for n in range(50):
+            hands.give_quick(lambda n=n: seen.append((n, threading.get_ident())))  # type: ignore[misc]
+        hands.give_quick(done.set)
+
+    hands.give_quick(give_all)
+    assert done.wait(LONG_S)
+    hands.close()
+    assert [n for n, _ in seen] == list(range(50))
+    assert len({thread for _, thread in seen}) == 1
+
+
+def test_what_waits_behind_slow_tasks_is_done_by_others_and_goes_on_being_quick() -> None:
+    hands, may_go_on = Hands(), threading.Event()
+
+    def be_slow() -> None:
+        may_go_on.wait(LONG_S)
+
+    for _ in range(20):
+        hands.give_quick(be_slow)
+    for _ in range(3):  # the stuck ones are not counted on any more
+        done = threading.Event()
+        hands.give_quick(done.set)
+        assert done.wait(LONG_S)
+    may_go_on.set()
+    hands.close()
+
+
+def test_each_task_that_is_given_at_once_has_a_thread_for_itself() -> None:
+    hands, all_there = Hands(), threading.Barrier(5, timeout=LONG_S)
+
+    def meet() -> None:
+        all_there.wait()
+
+    for _ in range(4):
+        hands.give(meet)
+    meet()
+    hands.close()
+
+
+def test_a_handler_that_takes_its_time_has_a_thread_for_itself_afterwards(bell: Bell) -> None:
+    given: list[str] = []
+
+    class Watched(Hands):
+        def give(self, task: Callable[[], None]) -> None:
+            given.append("own")
+            super().give(task)
+
+        def give_quick(self, task: Callable[[], None]) -> None:
+            given.append("common")
+            super().give_quick(task)
+
+    hands, loop, pause = Watched(), LoopThread(), threading.Event()
+
+    def handler(event: Event) -> None:
+        if event.key == "slow":
+            pause.wait(2 * QUICK_S)
+
+    crew = Crew("s", handler, timeout_s=LONG_S, most=1, ring=bell.ring, hands=hands, loop=loop)
+    quick, slow = jobs("quick", "slow")
+    for _ in range(100):  # a busy machine may make it look slow now and then
+        crew.start([quick])
+        collect(crew, bell, 1)
+        if given[-1] == "common":
+            break
+    for job in (slow, quick):
+        crew.start([job])
+        collect(crew, bell, 1)
+    hands.close()
+    assert given[0] == "own"
+    assert "common" in given
+    assert given[-1] == "own"
