@@ -163,7 +163,7 @@ def test_a_worker_alone_knows_how_its_group_stands(worker: Stepper, clock: FakeC
             seen.heads,
             seen.in_flight,
         )
-    clock.advance(100)
+    clock.advance(TRUSTED_MS)
     assert _known(worker, outlook) is None, "it looks again after a while"
 
 
