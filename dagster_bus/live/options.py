@@ -66,7 +66,7 @@ class Options:
     on_disabled: OnDisabled | None = None
     start: Start | None = None
     order: Order | None = None
-    lease_ms: int = 2_000
+    lease_ms: int = 5_000
     once: bool = False
 
 
@@ -82,7 +82,7 @@ def checked(wishes: Wishes, *, once: bool = False) -> Options:
         filter=asked if isinstance(asked, EventFilter) else EventFilter(asked or {}),
         timeout_s=given.pop("timeout", 30.0),
         order=None if order is None else _order(order),
-        lease_ms=int(given.pop("lease", 2.0) * 1_000),
+        lease_ms=int(given.pop("lease", 5.0) * 1_000),
         once=once,
         **given,
     )

@@ -95,7 +95,9 @@ def test_the_work_of_a_killed_process_is_handed_on_and_every_event_is_handled(
         assert other.process.returncode == 0, other.errors
         assert set(counted) == set(range(1_000))
         repeated = [n for n, times in counted.items() if times > 1]
-        assert set(repeated) <= set(given), "only what the killed one had may be handled again"
+        assert set(repeated) <= set(given), (
+            f"only what the killed one had may be handled again; the other one said: {other.errors}"
+        )
         bus.subscribe(TOPIC, lambda _: None, group="mailers").unsubscribe()
         assert bus.group("mailers").progress().tally == Tally(processed=1_000)
     assert seconds < 60
