@@ -17,7 +17,7 @@ from dagster_bus.core.topic import OffsetRange, TopicConfig
 from dagster_bus.core.window import HOUR_MS
 from dagster_bus.errors import BusError, LeaseLost, StaleState, StoreUnavailable
 from dagster_bus.live.bus import LiveBus
-from dagster_bus.live.outlook import Outlook
+from dagster_bus.live.outlook import TRUSTED_MS, Outlook
 from dagster_bus.live.shelf import Shelf
 from tests.support.builders import FakeClock, group_config, numbers, open_bus
 
@@ -163,7 +163,7 @@ def test_a_worker_alone_knows_how_its_group_stands(worker: Stepper, clock: FakeC
             seen.heads,
             seen.in_flight,
         )
-    clock.advance(100)
+    clock.advance(TRUSTED_MS)
     assert _known(worker, outlook) is None, "it looks again after a while"
 
 
