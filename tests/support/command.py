@@ -8,6 +8,7 @@ python -m tests.support.command
     the server: reads calls as lines of JSON, and answers each with its exit code
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -97,6 +98,7 @@ def become_the_command(requests: TextIO, answers: TextIO) -> bool:
 if __name__ == "__main__":
     for store in STORES:
         import_module(store)
+    gc.freeze()  # what is shared is not looked through in every process
     own = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     if become_the_command(*own):
         main()
