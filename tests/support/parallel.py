@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: order.index(item.path.relative_to(TESTS).parts[0]))
 
 
-class FileByFile(LoadScopeScheduling):
+class FileByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Gives the next file to whoever is free."""
 
     def _split_scope(self, nodeid: str) -> str:
