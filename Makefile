@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 STORE  ?= sqlite
 SEEDS  ?= 1000
+AT_ONCE ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-once test simulate lint format bench docs clean python java
@@ -19,8 +20,8 @@ demo: java $(READY)  ## a web shop on the bus, with Dagster's UI; Ctrl-C ends it
 demo-once: java $(READY)  ## the same with a bounded set of events, and their account at the end
 	@$(BIN)/python -m definitions.demo --once --store $(STORE)
 
-test: java $(READY)  ## run all tests
-	@$(BIN)/python -m pytest $(ARGS)
+test: java $(READY)  ## run all tests, in two processes (AT_ONCE=4: in more; AT_ONCE=0: here, as for --pdb)
+	@$(BIN)/python -m pytest -n $(AT_ONCE) $(ARGS)
 
 simulate: $(READY)  ## live through 1000 random histories of the bus (SEEDS=5000: more; SEED=123: one again)
 	@$(BIN)/python -m tests.simulation --store $(STORE) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))

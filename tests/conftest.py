@@ -1,6 +1,8 @@
 """The stores that every promise is tested on, and the order of the tests."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +19,33 @@ settings.register_profile(
 )
 settings.load_profile("bus")
 
-pytest_plugins = ["tests.support.mongo", "tests.support.shop"]
+pytest_plugins = [
+    "tests.support.command",
+    "tests.support.mongo",
+    "tests.support.parallel",
+    "tests.support.shop",
+]
 
-TESTS = Path(__file__).parent
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 1024**3
 
-ORDER = ["unit", "contract", "simulation", "integration", "acceptance", "browser"]
-"""Fast ones first; those that share a running Dagster together, at the end."""
+
+def use_memory() -> None:
+    """Have all temporary folders, also those of processes that tests start, in memory, if there is
+    room: most of what stores do is to wait for a disk, and no test takes a disk's power away."""
+    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # what was found out before does not hold
+
+
+use_memory()
+
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A Spark of the tests does little and soon ends: to compile its code well costs more than it
+gives, on a machine with few processors most of all."""
+
+for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(name, JAVA)
 
 STORES = ["sqlite", "mongo"]
 """Kinds of store. A kind that cannot be started here fails the suite; it is never left out."""
@@ -47,7 +70,3 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def store(store_url: str) -> Iterator[Store]:
     with open_store(store_url) as opened:
         yield opened
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: ORDER.index(item.path.relative_to(TESTS).parts[0]))

@@ -1,7 +1,6 @@
 """The command line, as a shell sees it."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,22 +10,10 @@ from typing import Any
 import pytest
 
 from dagster_bus import Bus
+from tests.support.command import COMMAND, call
 from tests.support.project import write_topics
 
 REPOSITORY = Path(__file__).parents[2]
-COMMAND = Path(sys.executable).parent / "dagster-bus"
-
-
-def call(folder: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(COMMAND), *words],
-        cwd=folder,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "160"},
-    )
 
 
 @pytest.fixture

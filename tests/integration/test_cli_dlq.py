@@ -13,8 +13,8 @@ from dagster_bus import Bus, Message
 from dagster_bus.cli.redrive import _send
 from dagster_bus.core.letters import Chosen
 from dagster_bus.errors import SchemaMismatch
-from tests.integration.test_cli import COMMAND, call
 from tests.integration.test_cli_groups import answer, as_of, begin, cells, shown, told
+from tests.support.command import COMMAND, call
 from tests.support.project import write_topics
 
 GROUP = "order-table"

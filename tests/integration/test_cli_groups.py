@@ -17,8 +17,8 @@ from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.event import PRIORITIES
 from dagster_bus.core.groups import Group
 from dagster_bus.core.letters import Chosen
-from tests.integration.test_cli import COMMAND, call
 from tests.support.builders import FakeClock
+from tests.support.command import COMMAND, call
 from tests.support.project import write_topics
 
 GROUP = "order-table"

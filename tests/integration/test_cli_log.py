@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dagster_bus import Bus, Message
-from tests.integration.test_cli import COMMAND, call
+from tests.support.command import COMMAND, call
 from tests.support.project import write_topics
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dagster_bus import Bus, Message
-from tests.integration.test_cli import call
+from tests.support.command import call
 from tests.support.project import write_topics
 
 GROUP = "order-table"

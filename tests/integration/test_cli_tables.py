@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from dagster_bus import Bus
 from dagster_bus.spark.tables import Table, open_sink
-from tests.integration.test_cli import call
 from tests.integration.test_tables_maintenance import make_older
+from tests.support.command import call
 from tests.support.project import write_topics
 from tests.support.tables import A, B, deliver, delivery, numbers, rows_of
 

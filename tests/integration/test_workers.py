@@ -4,7 +4,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,10 +14,10 @@ import pytest
 
 from dagster_bus import Bus
 from dagster_bus.core.store import Tally
+from tests.support.command import COMMAND
 from tests.support.project import write_topics
 
 PROJECT = Path(__file__).parents[2]
-COMMAND = Path(sys.executable).parent / "dagster-bus"
 TOPIC = "orders.created"
 
 WORKER = """

@@ -1,0 +1,39 @@
+"""The order of the tests, and how several processes share them.
+
+Processes (`-n 2`, as `make test` has it) take whole files, so that what a file needs is started
+once. One process alone begins with what is fast. Several begin with what mostly waits, as for
+Dagster's daemon, while the others compute.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+TESTS = Path(__file__).parents[1]
+
+FAST_FIRST = ["unit", "contract", "simulation", "integration", "acceptance", "browser"]
+WAITING_FIRST = ["acceptance", "browser", "integration", "simulation", "contract", "unit"]
+
+SHARED = {"acceptance/test_shop.py", "browser/test_ui.py"}
+"""Files that look at one and the same running Dagster."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    order = WAITING_FIRST if hasattr(config, "workerinput") else FAST_FIRST
+    items.sort(key=lambda item: order.index(item.path.relative_to(TESTS).parts[0]))
+
+
+class FileByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives the next file to whoever is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0].removeprefix("tests/")
+        return "the running Dagster" if file in SHARED else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileByFile:
+    config.option.loadscopereorder = False  # not the files with the most tests first
+    return FileByFile(config, log)
