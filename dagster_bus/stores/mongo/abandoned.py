@@ -18,8 +18,8 @@ PATIENCE_S = 0.5
 """How long to be held up before the first look."""
 
 IDLE_S = 1.5
-"""Between two looks. Hardly a client takes that long from one step of a transaction to the next. All
-in all, a worker that is held up is free again well before its lease is over."""
+"""Between two looks. Hardly a client takes that long from one step of a transaction to the next. So
+a worker that is held up is free again well before its lease is over."""
 
 
 def application_name(database: str) -> str:
