@@ -2,13 +2,10 @@
 
 from pyspark.sql import SparkSession
 
+from dagster_bus.spark.session import CREDENTIALS, REDACTION
 from dagster_bus.spark.source import BusDataSource
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-REDACTION = "spark.sql.redaction.string.regex"
-CREDENTIALS = r'(?<=://)[^\s"/@]+(?=@)'
-"""User and password in a URL. A Spark Connect server writes the options of a query, as text, into
-its log of events and into its pages."""
 
 
 def register_source(spark: SparkSession) -> None:

@@ -10,8 +10,14 @@ MASTER = "spark.master"
 REMOTE = "spark.remote"
 PACKAGES = "spark.jars.packages"
 
+REDACTION = "spark.sql.redaction.string.regex"
+CREDENTIALS = r'(?<=://)[^\s"/@]+(?=@)'
+"""User and password in a URL. A Spark Connect server writes the options of a query, as text, into
+its log of events and into its pages."""
+
 DEFAULTS = {
     "spark.app.name": "dagster-bus",
+    REDACTION: CREDENTIALS,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
