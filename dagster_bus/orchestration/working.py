@@ -37,7 +37,7 @@ def work_off(
             raise
         except DeliveryError as lost:
             raise Failure(f"Stopped: {lost}.", allow_retries=False) from lost
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (the failure tells what it was)
             # Java's errors fill pages, and the failure has all that they tell.
             raise _failed(group, held, work, error) from (None if is_wordy(error) else error)
         except BaseException:  # the run is cancelled, or Dagster ends: that is no failed attempt

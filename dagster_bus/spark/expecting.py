@@ -120,7 +120,7 @@ def _marked(name: str, frame: DataFrame, conditions: Mapping[str, Expectation]) 
     for each in conditions.values():
         try:
             frame.select(each.violated()).schema  # noqa: B018  (Spark looks at it)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (what it says is passed on)
             raise PipelineError(
                 f"expect.{each} cannot be asked{of_result}: {message_of(error)}"
             ) from None

@@ -11,13 +11,18 @@ REMOTE = "spark.remote"
 PACKAGES = "spark.jars.packages"
 
 REDACTION = "spark.sql.redaction.string.regex"
-CREDENTIALS = r'(?<=://)[^\s"/@]+(?=@)'
-"""User and password in a URL. A Spark Connect server writes the options of a query, as text, into
-its log of events and into its pages."""
+SECRETS = "|".join(
+    (
+        r'(?<=://)[^\s"/@]+(?=@)',  # user and password in a URL
+        r'(?<="fs\.s3a\.(access\.key|secret\.key|session\.token)"\s{1,80}value: ")[^"]+',
+    )
+)
+"""What is not to be shown, in Java's notation. A Spark Connect server writes the options of a
+query, as text, into its log of events and into its pages."""
 
 DEFAULTS = {
     "spark.app.name": "dagster-bus",
-    REDACTION: CREDENTIALS,
+    REDACTION: SECRETS,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }

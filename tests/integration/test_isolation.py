@@ -148,9 +148,7 @@ def test_an_event_that_fails_in_a_condition_or_in_its_rejection_is_found_too(
         reasons = F.when(F.col("n") == 5, failing).otherwise("six")
         return keep(events), events.where("n in (5, 6) or n is null").withColumn("reason", reasons)
 
-    small.does(
-        strict, corrupt="dead_letter", expectations=(Expectation("share", "10 div n > 1"),)
-    )
+    small.does(strict, corrupt="dead_letter", expectations=(Expectation("share", "10 div n > 1"),))
     small.publish(*({"n": n} for n in (0, "one", 2, 3, 5, 6, 7)))
     small.fails()
     assert small.run()["failed alone"] == 2

@@ -1,4 +1,4 @@
-"""The bus as it is installed: from its wheel, into an environment that knows nothing of this folder."""
+"""The bus as it is installed: its wheel, in an environment that knows nothing of this folder."""
 
 import os
 import site

@@ -66,13 +66,13 @@ PLAN = """\
 
 JVM stacktrace:
 org.apache.spark.sql.catalyst.ExtendedAnalysisException
-\tat org.apache.spark.sql.errors.QueryCompilationErrors$.unresolved(QueryCompilationErrors.scala:551)
+\tat org.apache.spark.sql.errors.QueryCompilationErrors$.unresolved(Errors.scala:551)
 """
 
 CUT_OFF = """\
 Job aborted: Mkdirs failed
 \tat org.apache.hadoop.fs.FileSystem.create(FileSystem.java:1234)
-\tat org.apache.spark.sql.execution.datasources.v2.WritingSparkTask.$anonfun$run$9(Write.scala:69..."""
+\tat org.apache.spark.sql.execution.datasources.v2.WritingTask.$anonfun$run$9(Write.scala:69..."""
 
 
 @pytest.mark.parametrize(
