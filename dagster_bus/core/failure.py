@@ -14,6 +14,15 @@ _VARYING = re.compile(
     r"|'[^'\n]*'|\"[^\"\n]*\""  # quoted values
 )
 
+_CALLED = re.compile(r"\AAn error occurred while calling \S+\n: ")
+_BEHIND = re.compile(r"\n+(?:JVM|Driver) stacktrace:.*\Z", re.DOTALL)
+_PLACES = re.compile(r"\n[ \t]+(?:at [\w.$<>/]+[(.].*|\.\.\. \d+ more)")
+_PLAN = re.compile(r"\n[^\n]*\n[:+]- .*\Z", re.DOTALL)
+_NOT_TELLING = (_CALLED, _BEHIND, _PLACES, _PLAN)
+"""What Spark adds to a message: the call that failed, places in Java's code, the query's plan."""
+
+TRACEBACK = "Traceback (most recent call last):\n"
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptError:
@@ -33,7 +42,7 @@ def describe(error: BaseException, *, attempt: int, worker: str | None, at_ms: i
     return AttemptError(
         attempt=attempt,
         type=type(error).__name__,
-        message=_shortened(_message(error), MESSAGE_LIMIT),
+        message=_shortened(message_of(error), MESSAGE_LIMIT),
         traceback=_shortened(trace, TRACEBACK_LIMIT),
         worker=worker,
         at_ms=at_ms,
@@ -42,17 +51,40 @@ def describe(error: BaseException, *, attempt: int, worker: str | None, at_ms: i
 
 def fingerprint(error: AttemptError) -> str:
     """The same for errors that differ only in ids, numbers and quoted values."""
-    first_line = error.message.split("\n", 1)[0]
-    normal = f"{error.type}: {_VARYING.sub('?', first_line)}"
+    normal = f"{error.type}: {_VARYING.sub('?', _telling_line(error.message))}"
     return hashlib.sha256(normal.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """An error's text, without what Spark and Java add to it."""
+    return _without_additions(_said(error))
+
+
+def is_wordy(error: BaseException) -> bool:
+    """Whether an error says more than is kept of it."""
+    said = _said(error)
+    return _without_additions(said) != said
+
+
+def _said(error: BaseException) -> str:
     """An error's text; asking for it may fail, as when it lies in a Java process that is gone."""
     try:
         return str(error).strip()
     except Exception as unreadable:  # noqa: BLE001  (whatever it is, the error must be kept)
         return f"(its message cannot be read: {type(unreadable).__name__})"
+
+
+def _without_additions(message: str) -> str:
+    for added in _NOT_TELLING:
+        message = added.sub("", message)
+    return message.strip()
+
+
+def _telling_line(message: str) -> str:
+    """The first line; if that only leads to the traceback of another process, what it ends with."""
+    _, found, trace = message.rpartition(TRACEBACK)
+    lines = [line for line in trace.splitlines() if found and line and not line[0].isspace()]
+    return lines[0] if lines else message.split("\n", 1)[0]
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -1,7 +1,7 @@
 """Sending a group to another place in its topics."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dagster_bus.core import delivery as life
 from dagster_bus.core.delivery import Delivery
@@ -94,11 +94,12 @@ def _left(
     heads: Mapping[TopicPartition, PartitionHead],
     moment: Moment,
 ) -> Iterable[Delivery]:
-    """The deliveries abandoned, and new ones for what they held in other partitions."""
+    """What becomes of deliveries. One that has events elsewhere too goes on with those, under its
+    own name: a worker may have brought it into a table, and its successor is to find it there."""
     for each in deliveries:
-        yield life.abandon(each, now_ms=moment.now_ms)
         rest = tuple(part for part in each.ranges if (part.topic, part.partition) not in heads)
         if rest:
             left = life.narrowed(each, rest, now_ms=moment.now_ms)
-            other = replace(left, id=moment.new_id(), version=0, token=0)
-            yield life.put_aside(other, now_ms=moment.now_ms)
+            yield life.put_aside(left, now_ms=moment.now_ms)
+        else:
+            yield life.abandon(each, now_ms=moment.now_ms)

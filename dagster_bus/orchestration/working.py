@@ -13,7 +13,7 @@ from typing import Any
 from dagster import Failure, MaterializeResult
 
 from dagster_bus.core.delivery import Delivery, OnExhausted, Outcome, State
-from dagster_bus.core.failure import describe
+from dagster_bus.core.failure import describe, is_wordy, message_of
 from dagster_bus.core.groups import Group
 from dagster_bus.core.isolating import Findings
 from dagster_bus.core.lease import Keeper, kept
@@ -37,8 +37,9 @@ def work_off(
             raise
         except DeliveryError as lost:
             raise Failure(f"Stopped: {lost}.", allow_retries=False) from lost
-        except Exception as error:
-            raise _failed(group, held, work, error) from error
+        except Exception as error:  # noqa: BLE001  (the failure tells what it was)
+            # Java's errors fill pages, and the failure has all that they tell.
+            raise _failed(group, held, work, error) from (None if is_wordy(error) else error)
         except BaseException:  # the run is cancelled, or Dagster ends: that is no failed attempt
             with suppress(BusError):
                 group.hand_back(held)
@@ -98,7 +99,7 @@ def _failed(group: Group, held: Delivery, work: Work, error: Exception) -> Failu
 
 def _left_to_the_next(error: Exception) -> Failure:
     return Failure(
-        f"The table has the rows, and this run could not say so: {error}. "
+        f"The table has the rows, and this run could not say so: {message_of(error)}. "
         "The next run finds them there, and settles.",
         allow_retries=False,
     )

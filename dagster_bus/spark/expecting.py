@@ -4,13 +4,14 @@ A condition that is neither true nor false, because something in it is null, is 
 event is refused as a whole: if one of its rows is, none of them reaches a table.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from dagster_bus.core.failure import message_of
 from dagster_bus.core.ranges import Place
 from dagster_bus.errors import PipelineError
 from dagster_bus.spark.frames import CORRUPT, EVENT
@@ -90,7 +91,21 @@ def split_off_corrupt(events: DataFrame, keep: Keep) -> tuple[DataFrame, dict[Pl
         events.filter(F.col(CORRUPT).isNotNull()).select(EVENT, F.lit("").alias(REASON)),
         lambda _: "the payload does not fit the columns of its topic",
     )
-    return events.filter(F.col(CORRUPT).isNull()).drop(CORRUPT), judged.refused
+    return without_corrupt(events), judged.refused
+
+
+def without_corrupt(events: DataFrame) -> DataFrame:
+    """The events whose payload fits the columns."""
+    return events.filter(F.col(CORRUPT).isNull()).drop(CORRUPT)
+
+
+def unjudged(produced: Produced, expectations: Iterable[Expectation]) -> Iterator[DataFrame]:
+    """All that judging would look at: whatever would fail then fails as these are computed."""
+    conditions = {each.name: each for each in expectations}
+    for name, frame in produced.results.items():
+        yield _marked(name, frame, conditions) if conditions else frame
+    if produced.rejected is not None:
+        yield produced.rejected.select(EVENT, F.col(REASON).cast("string"))
 
 
 def _marked(name: str, frame: DataFrame, conditions: Mapping[str, Expectation]) -> DataFrame:
@@ -105,9 +120,10 @@ def _marked(name: str, frame: DataFrame, conditions: Mapping[str, Expectation]) 
     for each in conditions.values():
         try:
             frame.select(each.violated()).schema  # noqa: B018  (Spark looks at it)
-        except Exception as error:
-            message = str(error).split("\n", 1)[0]
-            raise PipelineError(f"expect.{each} cannot be asked{of_result}: {message}") from error
+        except Exception as error:  # noqa: BLE001  (what it says is passed on)
+            raise PipelineError(
+                f"expect.{each} cannot be asked{of_result}: {message_of(error)}"
+            ) from None
     found = F.array_compact(F.array(*(each.violated() for each in conditions.values())))
     return frame.withColumn(VIOLATED, found)
 

@@ -15,8 +15,9 @@ from dagster_bus.core.lease import Keeper
 from dagster_bus.core.ranges import Ranges
 from dagster_bus.core.reporting import Failed, Report
 from dagster_bus.errors import DeliveryError, PipelineError, StoreError
-from dagster_bus.spark.expecting import PLACE, judge
+from dagster_bus.spark.expecting import PLACE, judge, unjudged, without_corrupt
 from dagster_bus.spark.frames import EVENT
+from dagster_bus.spark.pipeline import Produced
 from dagster_bus.spark.processing import Work, events_of, produce
 
 LOGGER = logging.getLogger("dagster_bus")
@@ -43,7 +44,8 @@ def set_poison_apart(spark: SparkSession, work: Work, keeper: Keeper) -> Finding
     An error that comes without any event is the pipeline's own, and no event is tried then."""
     held = keeper.held
     events = events_of(spark, work, keeper, held.ranges).persist()
-    trials = _Trials(events, work, keeper)
+    seen = without_corrupt(events) if work.corrupt == "dead_letter" else events
+    trials = _Trials(seen, work, keeper)
     try:
         found = _findings(held, trials)
     finally:
@@ -88,10 +90,10 @@ class _Trials:
     def _run(self, ranges: Ranges) -> BaseException | None:
         try:
             produced = produce(self._work, self._events.filter(_inside(ranges)))
-            for frame in produced.results.values():
+            for frame in unjudged(produced, self._work.expectations):
                 frame.write.format("noop").mode("overwrite").save()
             if self._strict:
-                judge(produced, self._strict, keep=lambda frame: frame)
+                judge(Produced(produced.results), self._strict, keep=lambda frame: frame)
         except (DeliveryError, StoreError):
             raise
         except Exception as error:  # noqa: BLE001  (whatever it is, it is the finding)

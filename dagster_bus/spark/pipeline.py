@@ -65,12 +65,13 @@ def query_pipeline(query: str, params: Mapping[str, Any]) -> Pipeline:
 def apply_pipeline(
     pipeline: Pipeline, events: DataFrame, *, name: str, names: tuple[str, ...] = (ONLY,)
 ) -> Produced:
-    """The pipeline's results, by the names that are declared. An error that the pipeline raises
+    """The pipeline's results, by the names that are declared. An error that a function raises
     tells where it stood. Raises PipelineError if its results are not what was declared."""
     try:
         given = pipeline(events)
     except Exception as error:
-        error.add_note(f"raised by pipeline {_place(error, name)}")
+        if (place := _place(error)) is not None:
+            error.add_note(f"raised at {place}")
         raise
     rows, rejected = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
     results = rows if isinstance(rows, Mapping) else {ONLY: rows}
@@ -88,13 +89,11 @@ def apply_pipeline(
     return Produced(results, rejected)
 
 
-def _place(error: BaseException, name: str) -> str:
-    """The pipeline's name, with the last place in its own file that an error came through."""
+def _place(error: BaseException) -> str | None:
+    """The last place in the file of the user's function that an error came through."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
-    if not frames:
-        return name
-    own = [frame for frame in frames if frame.filename == frames[0].filename]
-    return f"{name} ({Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name})"
+    own = [frame for frame in frames if frame.filename == frames[0].filename != __file__]
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name}" if own else None
 
 
 def _other_names(pipeline: str, given: list[str], declared: list[str]) -> str:

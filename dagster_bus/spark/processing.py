@@ -77,7 +77,7 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
     """Bring a delivery's rows into its tables, once. What is left of the delivery afterwards, the
     keeper knows; it is done if all of its events were refused."""
     sinks = {name: open_sink(table, keeper.held) for name, table in work.tables.items()}
-    with _noted(keeper.held), ExitStack() as kept:
+    with _noted(work, keeper.held), ExitStack() as kept:
 
         def keep(frame: DataFrame) -> DataFrame:
             kept.callback(frame.persist().unpersist)
@@ -161,10 +161,10 @@ def _among(events: Iterable[Event], ranges: Ranges) -> list[Event]:
 
 
 @contextmanager
-def _noted(held: Delivery) -> Iterator[None]:
+def _noted(work: Work, held: Delivery) -> Iterator[None]:
     """Have an error say what it happened to."""
     try:
         yield
     except Exception as error:
-        error.add_note(f"in group {held.group}, delivery {held.id}")
+        error.add_note(f"in pipeline {work.name}, group {held.group}, delivery {held.id}")
         raise

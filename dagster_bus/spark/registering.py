@@ -2,13 +2,10 @@
 
 from pyspark.sql import SparkSession
 
+from dagster_bus.spark.session import REDACTION, SECRETS
 from dagster_bus.spark.source import BusDataSource
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-REDACTION = "spark.sql.redaction.string.regex"
-CREDENTIALS = r'(?<=://)[^\s"/@]+(?=@)'
-"""User and password in a URL. A Spark Connect server writes the options of a query, as text, into
-its log of events and into its pages."""
 
 
 def register_source(spark: SparkSession) -> None:
@@ -17,5 +14,5 @@ def register_source(spark: SparkSession) -> None:
     spark.dataSource.register(BusDataSource)
     spark.conf.set(PUSHDOWN, "true")
     redacted = spark.conf.get(REDACTION, "") or ""
-    if CREDENTIALS not in redacted:
-        spark.conf.set(REDACTION, f"{redacted}|{CREDENTIALS}" if redacted else CREDENTIALS)
+    if SECRETS not in redacted:
+        spark.conf.set(REDACTION, f"{redacted}|{SECRETS}" if redacted else SECRETS)

@@ -10,8 +10,19 @@ MASTER = "spark.master"
 REMOTE = "spark.remote"
 PACKAGES = "spark.jars.packages"
 
+REDACTION = "spark.sql.redaction.string.regex"
+SECRETS = "|".join(
+    (
+        r'(?<=://)[^\s"/@]+(?=@)',  # user and password in a URL
+        r'(?<="fs\.s3a\.(access\.key|secret\.key|session\.token)"\s{1,80}value: ")[^"]+',
+    )
+)
+"""What is not to be shown, in Java's notation. A Spark Connect server writes the options of a
+query, as text, into its log of events and into its pages."""
+
 DEFAULTS = {
     "spark.app.name": "dagster-bus",
+    REDACTION: SECRETS,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }

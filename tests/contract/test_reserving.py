@@ -361,6 +361,27 @@ def test_a_group_at_work_is_not_sent_elsewhere_unless_forced(
     assert group.progress().tally == Tally(processed=10)
 
 
+def test_what_a_moved_group_keeps_of_a_delivery_goes_on_under_the_name_its_table_knows(
+    store: Store, clock: FakeClock
+) -> None:
+    """Its worker may have committed all of it; under another name the rest would be rows twice."""
+    bus = open_bus(store, clock, group_config())
+    group = bus.group("readers")
+    bus.publish_many("orders", numbers(10))
+    held = begin(group)
+    assert {part.partition for part in held.ranges} == {0, 1}
+    group.seek("latest", [AT], force=True)
+    with pytest.raises(LeaseLost):
+        group.renew(held)
+    assert group.progress().lag == 5
+    again = begin(group)
+    assert (again.id, again.doubtful) == (held.id, True)
+    assert again.token > held.token, "a table refuses the former worker"
+    assert [part.partition for part in again.ranges] == [1]
+    group.settle(again)
+    assert (group.progress().lag, group.progress().tally) == (0, Tally(processed=5))
+
+
 def test_what_waited_in_a_partition_waits_no_longer_when_its_group_is_sent_away(
     store: Store, clock: FakeClock
 ) -> None:

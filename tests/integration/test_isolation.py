@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_bus.core.store import Tally
+from dagster_bus.spark.expecting import Expectation
 from dagster_bus.spark.tables.delta import DeltaSink
 from tests.support.spark_work import Workshop
 
@@ -18,6 +19,14 @@ from tests.support.spark_work import Workshop
 @pytest.fixture
 def shop(spark: SparkSession, store_url: str, tmp_path: Path) -> Iterator[Workshop]:
     workshop = Workshop(spark, store_url, tmp_path)
+    with workshop.bus:
+        yield workshop
+
+
+@pytest.fixture
+def small(spark: SparkSession, tmp_path: Path) -> Iterator[Workshop]:
+    """On the embedded store, for what a store has no part in."""
+    workshop = Workshop(spark, f"sqlite:///{tmp_path}/bus.db", tmp_path)
     with workshop.bus:
         yield workshop
 
@@ -122,6 +131,44 @@ def test_a_pipeline_that_fails_without_any_event_costs_one_trial(
     assert shop.group.progress().tally == Tally(dead_lettered=10)
     assert "no_such_column" in shop.letters()[0].errors[-1].message
     shop.bus.close()
+
+
+def keep(events: DataFrame) -> DataFrame:
+    return events.select("n", "_event")
+
+
+def test_an_event_that_fails_in_a_condition_or_in_its_rejection_is_found_too(
+    small: Workshop,
+) -> None:
+    """And payloads that do not fit die of that: no pipeline sees them, nor the column for them."""
+
+    def strict(events: DataFrame) -> tuple[DataFrame, DataFrame]:
+        assert "_corrupt" not in events.columns
+        failing = F.raise_error(F.lit("no reason"))
+        reasons = F.when(F.col("n") == 5, failing).otherwise("six")
+        return keep(events), events.where("n in (5, 6) or n is null").withColumn("reason", reasons)
+
+    small.does(strict, corrupt="dead_letter", expectations=(Expectation("share", "10 div n > 1"),))
+    small.publish(*({"n": n} for n in (0, "one", 2, 3, 5, 6, 7)))
+    small.fails()
+    assert small.run()["failed alone"] == 2
+    assert small.numbers() == [2, 3]
+    told = {letter.event.payload["n"]: letter.errors[-1].message for letter in small.letters()}
+    assert "DIVIDE_BY_ZERO" in told.pop(0)
+    assert "no reason" in told.pop(5)
+    assert told == {
+        "one": "the payload does not fit the columns of its topic",
+        6: "six",
+        7: "expect.share: 10 div n > 1",
+    }
+
+
+def test_a_condition_that_can_never_be_asked_costs_one_trial(small: Workshop) -> None:
+    small.does(keep, expectations=(Expectation("odd", "m > 1"),))
+    small.publish(*({"n": n} for n in range(10)))
+    small.fails()
+    assert small.run()["trials"] == 1
+    assert small.group.progress().tally == Tally(dead_lettered=10)
 
 
 def killing(mark: Path, deaths: int) -> object:

@@ -1,14 +1,17 @@
 """Pipelines and queries, what is expected of their rows, and what becomes of events they refuse."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from dagster import Failure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_bus.core.groups import Group
 from dagster_bus.core.store import Tally
+from dagster_bus.core.topic import TopicPartition
 from dagster_bus.spark import processing
 from dagster_bus.spark.expecting import Expectation
 from dagster_bus.spark.pipeline import query_pipeline
@@ -253,6 +256,26 @@ def test_wherever_a_worker_dies_each_event_ends_once(
     assert small.group.progress().tally == Tally(processed=2, dead_lettered=1)
 
 
+def test_a_group_that_is_moved_away_in_part_leaves_its_rows_in_the_table_once(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker has committed a delivery over two partitions, and died before it could say so."""
+    shop.publish(*({"n": n} for n in range(6)))
+
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as fault:
+        fault.setattr(Group, "settle", dies)
+        with pytest.raises(KeyboardInterrupt):
+            shop.run()
+    shop.group.seek("latest", [TopicPartition("orders", 0)], force=True)
+    assert shop.group.progress().lag == 3
+    assert shop.run()["already in the table"]
+    assert shop.numbers() == [0, 1, 2, 3, 4, 5]
+    assert shop.group.progress().tally == Tally(processed=3)
+
+
 def test_an_error_in_the_pipeline_says_where_it_stood_and_what_it_was_doing(
     small: Workshop,
 ) -> None:
@@ -269,8 +292,52 @@ def test_an_error_in_the_pipeline_says_where_it_stood_and_what_it_was_doing(
     with pytest.raises(Exception, match="LookupError: no such rate") as failed:
         small.run(held)
     said = str(failed.value)
-    assert "raised by pipeline tests:pipeline (test_pipelines.py:" in said
-    assert ", in helper)" in said
-    assert f"in group readers, delivery {held.id}" in said
+    assert "raised at test_pipelines.py:" in said
+    assert ", in helper\n" in said
+    assert f"in pipeline tests:pipeline, group readers, delivery {held.id}" in said
     (letter,) = small.letters()
-    assert "raised by pipeline tests:pipeline (test_pipelines.py:" in letter.errors[-1].traceback
+    assert "raised at test_pipelines.py:" in letter.errors[-1].traceback
+
+
+def in_a_worker(events: DataFrame) -> DataFrame:
+    @F.udf("bigint", useArrow=False)
+    def rate(n: int) -> int:
+        raise LookupError(f"no rate for {n}")
+
+    return events.select(rate("n").alias("n"))
+
+
+def in_java(events: DataFrame) -> DataFrame:
+    """A path that no file can have: an error that Spark has no words of its own for."""
+    events.select("name").write.text("/proc/no/such/place")
+    return events
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "expected", "told"),
+    [
+        (in_a_worker, (), "LookupError: no rate for 1\nin pipeline"),
+        (in_java, (), "Mkdirs failed"),
+        (query_pipeline("SELEC n FROM events", {}), (), "Syntax error at or near 'SELEC'"),
+        (query_pipeline("SELECT 1 div n FROM events", {}), (), "[DIVIDE_BY_ZERO] Division by zero"),
+        (lambda events: events.select("m"), (), "`m` cannot be resolved. Did you mean one of"),
+        (keep, (Expectation("odd", "m > 1"),), "expect.odd: m > 1 cannot be asked: [UNRESOLVED_"),
+        (keep, (Expectation("odd", "n > ("),), "expect.odd: n > ( cannot be asked: [PARSE_SYNTAX"),
+    ],
+    ids=["python", "java", "syntax", "data", "column", "condition", "condition's syntax"],
+)
+def test_what_spark_says_is_told_in_short(
+    small: Workshop, pipeline: Callable[[DataFrame], Any], expected: Any, told: str
+) -> None:
+    """The failure that a user sees has no page of Java, and neither has its cause."""
+    small.does(pipeline, expectations=expected)
+    small.publish({"n": 1}, {"n": 0})
+    held = small.take()
+    with pytest.raises(Failure) as failed:
+        small.run(held)
+    said = str(failed.value.description)
+    assert told in said
+    assert f"in pipeline tests:pipeline, group readers, delivery {held.id}" in said
+    shown = said + str(failed.value.__cause__ or "")
+    assert not any(word in shown for word in ("\tat ", "stacktrace:", "+- ", "pipeline.py:"))
+    assert len(said) < 900

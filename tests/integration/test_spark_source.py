@@ -12,12 +12,15 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from dagster_bus.core.bus import Bus
 from dagster_bus.core.event import Message
 from dagster_bus.core.topic import EventFilter, OffsetRange, TopicPartition
 from dagster_bus.spark import register
+from dagster_bus.spark.session import session_config
 from dagster_bus.spark.source.columns import ENVELOPE
+from dagster_bus.spec.models import SparkSpec
 from dagster_bus.stores import arrow, open_store
 from dagster_bus.stores.arrow import read_batches
 from tests.support.spark_source import numbers, open_bus, publish, read
@@ -288,6 +291,28 @@ def test_a_password_shows_in_no_plan_and_no_error(
     told = "\n".join([shown.out, shown.err, *errors])
     assert "refused" in told or "Authentication failed" in told or "password" in told
     assert not re.search(secret, told)
+
+
+def test_spark_leaves_out_what_is_secret_in_the_options_of_a_query(spark: SparkSession) -> None:
+    """As a Spark Connect server writes them down: of the store, and of a table in S3."""
+    options = {
+        "store": "mongodb://me:s3cr3t@host/bus",
+        "fs.s3a.access.key": "s3cr3t-1",
+        "fs.s3a.secret.key": "s3cr3t-2",
+        "fs.s3a.session.token": "s3cr3t-3",
+        "fs.s3a.endpoint": "http://host:9000",
+    }
+    said = "".join(
+        f'  options {{\n    key: "{name}"\n    value: "{text}"\n  }}\n'
+        for name, text in options.items()
+    )
+    pattern = session_config(SparkSpec())["spark.sql.redaction.string.regex"]
+    blotted = F.regexp_replace(F.lit(said), F.lit(pattern), F.lit("***"))
+    ((shown,),) = spark.range(1).select(blotted).collect()
+    assert "s3cr3t" not in shown
+    assert shown.count('"***"') == 3
+    assert "mongodb://***@host/bus" in shown
+    assert "http://host:9000" in shown
 
 
 def with_user(url: str, password: str) -> str:

@@ -102,11 +102,13 @@ def test_what_dead_workers_left_is_swept_and_files_are_not_joined(
     for id in ("dead", "slow", "young"):
         open_sink(table, delivery(id, B)).write(numbers(spark, 9, 1))
     spool = Path(table.path) / "_bus/spool"
-    for id in ("dead-1", "slow-1"):
-        make_older(spool / id, 200)
+    fences = spool.with_name("fences")
+    for old in (spool / "dead-1", spool / "slow-1", fences / "dead", fences / "slow"):
+        make_older(old, 200)
     done = maintain(table, busy=["slow"])
     assert (done.files_before, done.files_after, done.removed) == (2, 2, 1)
     assert sorted(path.name for path in spool.iterdir()) == ["slow-1", "young-1"]
+    assert sorted(path.name for path in fences.iterdir()) == ["slow", "young"]
 
 
 def test_csv_holds_no_nested_values(spark: SparkSession, tmp_path: Path) -> None:

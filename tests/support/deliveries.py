@@ -1,8 +1,9 @@
 """Deliveries through whatever Spark session a project gives its runs, in a process of their own: a
 process has either a Spark of its own or a connection to a server, never both.
 
-python -m tests.support.deliveries TOPICS.YAML COUNT [COUNT …]
+python -m tests.support.deliveries TOPICS.YAML COUNT [COUNT | back …]
     each count is published and worked off by a run; one line of JSON for each
+    `back` sends the dead letters back, with a payload that is 1
 """
 
 import json
@@ -14,24 +15,34 @@ from pathlib import Path
 import polars as pl
 from dagster import DagsterInstance
 
+from dagster_bus import Bus
 from dagster_bus.core.clock import system_clock
 from dagster_bus.spec.load import load_spec
 from tests.support.dagster_project import Project
 from tests.support.pipelines import sessions
 
 
-def main(file: Path, counts: list[int]) -> None:
+def main(file: Path, words: list[str]) -> None:
     with (
         tempfile.TemporaryDirectory() as home,
         DagsterInstance.local_temp(home) as instance,
     ):
         project = Project(file, instance)
-        for count in counts:
-            print(json.dumps(_deliver(project, count)), flush=True)
+        for word in words:
+            if word == "back":
+                _send_back(project)
+            else:
+                project.publish(int(word))
+            print(json.dumps(_deliver(project)), flush=True)
 
 
-def _deliver(project: Project, count: int) -> dict[str, object]:
-    project.publish(count)
+def _send_back(project: Project) -> None:
+    with Bus.open(project.file) as bus:
+        patch = [{"op": "replace", "path": "/n", "value": 1}]
+        list(bus.dead_letters("order-table").redrive(patch=patch))
+
+
+def _deliver(project: Project) -> dict[str, object]:
     request = project.request()
     began, at = time.monotonic(), system_clock()
     result = project.run(request)
@@ -53,4 +64,4 @@ def _rows(project: Project) -> list[int]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), [int(count) for count in sys.argv[2:]])
+    main(Path(sys.argv[1]), sys.argv[2:])

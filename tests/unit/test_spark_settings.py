@@ -12,7 +12,7 @@ from dagster_bus.spark import processes
 from dagster_bus.spark.daemon import Watch
 from dagster_bus.spark.launching import as_properties, environment, server_settings, worker_python
 from dagster_bus.spark.server import last_lines
-from dagster_bus.spark.session import is_local, session_config
+from dagster_bus.spark.session import REDACTION, SECRETS, is_local, session_config
 from dagster_bus.spark.warm import ServerFolder, ServerState, fingerprints, pyspark_version
 from dagster_bus.spec.models import SparkSpec
 
@@ -27,6 +27,7 @@ def test_the_files_settings_win_and_are_spelled_as_spark_spells_them() -> None:
     assert (config["spark.ui.enabled"], config["a"]) == ("false", "2")
     assert config["spark.sql.session.timeZone"] == "CET"
     assert config["spark.driver.bindAddress"] == "127.0.0.1"
+    assert config[REDACTION] == SECRETS
 
 
 def test_packages_join_those_among_the_settings() -> None:

@@ -74,6 +74,9 @@ class Folder:
     def fence(self, delivery: str) -> Path:
         return self._own / "fences" / delivery
 
+    def fences(self) -> list[Path]:
+        return sorted((self._own / "fences").glob("*"))
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be the only one who changes the table; what somebody left half done is done first."""

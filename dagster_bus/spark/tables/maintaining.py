@@ -107,7 +107,8 @@ def _is_of(path: str, busy: Collection[str]) -> bool:
 
 
 def _sweep(folder: Folder, retention_ms: int, busy: Collection[str]) -> int:
-    """Remove what dead workers have left in the spool."""
+    """Remove what dead workers have left in the spool, and fences of deliveries that have ended
+    without a row."""
     oldest = time.time() - retention_ms / 1000
     removed = 0
     with folder.locked():
@@ -117,4 +118,7 @@ def _sweep(folder: Folder, retention_ms: int, busy: Collection[str]) -> int:
             if newest < oldest and not _is_of(f"spool/{left.name}/file", busy):
                 folder.discard(left)
                 removed += sum(path.name[0] not in "._" for path in files)
+        for fence in folder.fences():
+            if fence.stat().st_mtime < oldest and fence.name not in busy:
+                fence.unlink()
     return removed
