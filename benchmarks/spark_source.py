@@ -1,7 +1,7 @@
 """Reading the log through Spark: the embedded store beside Spark's own JSON reader on the same
-events, and MongoDB, by one reader and by two, beside the driver's `find`.
+events, MongoDB, by one reader and by two, beside the driver's `find`, and a large window's memory.
 
-python -m benchmarks.spark_source             some minutes; writes benchmarks/results/spark-source.*
+python -m benchmarks.spark_source             some minutes; writes benchmarks/results/spark_source.*
 python -m benchmarks.spark_source --quick     a taste, which writes no results
 """
 
@@ -21,16 +21,21 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.events import TOPIC, new_folder, open_bus, remove, stream, texts
 from benchmarks.measuring import (
     Comparison,
+    Fact,
     Prepared,
     compare,
     machine,
     out,
+    seconds,
     show,
     write,
 )
+from benchmarks.spark_memory import window_memory
 from dagster_bus.core.topic import EventFilter, OffsetRange
 from dagster_bus.spark import register
+from dagster_bus.spark.handover import Selection, handed_over
 from dagster_bus.spark.source import FORMAT
+from dagster_bus.spark.tables import Table, replace_window
 from dagster_bus.stores.arrow import pieces, read_batches
 from tools.mongodb import ReplicaSet
 
@@ -39,38 +44,63 @@ BATCH = 10_000
 ROUNDS = 3
 COLUMNS = "order_id string, note string"
 
+WINDOW = "2026-11-18-00:00"
+
+Prepare = Callable[[], Prepared]
 Work = Callable[[str, OffsetRange], int]
 
 
 def embedded(count: int) -> Iterator[Comparison]:
-    """The whole log into a sink that forgets it, beside files of one event a line."""
+    """The whole log into a Delta table, as runs bring it there, and through the data source into a
+    sink that forgets it; beside files of one payload a line."""
     folder = new_folder()
     spark = _session()
     try:
         url = f"sqlite:///{folder}/bus.db"
         _publish(url, count)
-        files = _json_files(folder / "json", count)
+        json = spark.read.schema(COLUMNS).json(_json_files(folder / "json", count))
+        raw, bus = partial(_table_of, folder, json), partial(_delivered, folder, spark, url, count)
+        what = "SQLite to a typed Delta table"
+        yield _beside(what, count, raw, bus, goal=1.0)
         log = spark.read.format(FORMAT).option("store", url).option("topics", TOPIC)
-        yield _beside(spark.read.text(files), log.load(), count, "as text", "text files")
         parsed = log.load().selectExpr(f"from_json(payload, '{COLUMNS}') AS p").select("p.*")
-        json = spark.read.schema(COLUMNS).json(files)
-        yield _beside(json, parsed, count, "as columns", "JSON files")
+        what = "SQLite through the data source, read only"
+        yield _beside(what, count, partial(_noop, json), partial(_noop, parsed))
     finally:
         spark.stop()
         remove(folder)
 
 
-def _beside(raw: DataFrame, bus: DataFrame, count: int, how: str, what: str) -> Comparison:
-    for frame in (raw, bus):
-        _noop(frame)[0]()  # the first time Spark compiles, and starts its Python processes
-    return compare(
-        f"SQLite into Spark, payload {how}",
-        count,
-        f"Spark, {what}",
-        partial(_noop, raw),
-        partial(_noop, bus),
-        rounds=ROUNDS,
-    )
+def _beside(
+    what: str, count: int, raw: Prepare, bus: Prepare, goal: float | None = None
+) -> Comparison:
+    for prepare in (raw, bus):
+        seconds(prepare)  # the first time Spark compiles, and starts its Python processes
+    return compare(what, count, "Spark, JSON files", raw, bus, goal, rounds=ROUNDS)
+
+
+def _table_of(folder: Path, rows: DataFrame) -> Prepared:
+    """Rows written and committed as a run does it."""
+    table = Table(str(folder / uuid4().hex))
+    return lambda: _write(table, rows), lambda: remove(Path(table.path))
+
+
+def _delivered(folder: Path, spark: SparkSession, url: str, count: int) -> Prepared:
+    """The same from the store, on the way that the events of a delivery take."""
+    table = Table(str(folder / uuid4().hex))
+    columns = {"order_id": "string", "note": "string"}
+    asked = Selection(url, [OffsetRange(TOPIC, 0, 1, count)], columns=columns)
+
+    def work() -> None:
+        with handed_over(spark, asked) as events:
+            assert events.count() == count
+            _write(table, events.frame.select(*columns))
+
+    return work, lambda: remove(Path(table.path))
+
+
+def _write(table: Table, rows: DataFrame) -> None:
+    replace_window(table, WINDOW, rows, name="bench")
 
 
 def mongo(count: int) -> Iterator[Comparison]:
@@ -87,8 +117,19 @@ def mongo(count: int) -> Iterator[Comparison]:
                     "raw MongoDB, find",
                     partial(_in_processes, _find, url, count, readers),
                     partial(_in_processes, _read, url, count, readers),
-                    rounds=ROUNDS,
+                    0.6,
+                    ROUNDS,
                 )
+    finally:
+        remove(folder)
+
+
+def large_window(count: int) -> Fact:
+    folder = new_folder()
+    try:
+        url = f"sqlite:///{folder}/bus.db"
+        _publish(url, count)
+        return window_memory(url, count, folder / "table")
     finally:
         remove(folder)
 
@@ -161,10 +202,11 @@ def main() -> None:
         for comparison in section:
             out.print(f"{comparison.what}: {comparison.ratio:.2f}")
             comparisons.append(comparison)
-    show(comparisons, [])
+    facts = [] if quick else [large_window(10_000_000)]
+    show(comparisons, facts)
     if not quick:
         about = machine("pyspark", "pyarrow", "adbc-driver-sqlite", "pymongo")
-        write("spark-source", TITLE, about, comparisons, [])
+        write("spark_source", TITLE, about, comparisons, facts)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Events as pipelines see them: the payload's columns, and the envelope in `_event`."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import reduce
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,7 +13,9 @@ from dagster_bus.core.event import Event
 from dagster_bus.core.topic import EventFilter, OffsetRange
 from dagster_bus.schemas.tree import quoted
 from dagster_bus.spark.source import FORMAT, BusDataSource
+from dagster_bus.spark.source.columns import ENVELOPE, EVENT_TYPE
 from dagster_bus.stores.arrow import to_table
+from dagster_bus.stores.staging import PARSED
 
 EVENT = "_event"
 CORRUPT = "_corrupt"
@@ -50,15 +54,51 @@ def frame_of(
     return _as_pipelines_see_them(spark.createDataFrame(to_table(events)), columns, with_corrupt)
 
 
+def staged_frame(
+    spark: SparkSession,
+    folder: Path,
+    counts: Mapping[str, int],
+    columns: dict[str, str],
+    *,
+    with_corrupt: bool = False,
+) -> DataFrame:
+    """The same of events that are staged in a folder, so many in files of each kind."""
+    ready = {**_asked(columns, with_corrupt), EVENT: EVENT_TYPE}
+
+    def read(kind: str, types: dict[str, str]) -> DataFrame:
+        files = (folder / kind).as_uri()
+        return spark.read.schema(_ddl(types)).parquet(files)
+
+    frames = [
+        read(kind, ready)
+        if kind == PARSED
+        else _as_pipelines_see_them(read(kind, ENVELOPE), columns, with_corrupt)
+        for kind, count in counts.items()
+        if count
+    ]
+    return reduce(lambda one, other: one.union(other), frames or [_empty(spark, ready)])
+
+
+def _empty(spark: SparkSession, columns: dict[str, str]) -> DataFrame:
+    return spark.createDataFrame([], _ddl(columns))
+
+
 def _as_pipelines_see_them(
     raw: DataFrame, columns: dict[str, str], with_corrupt: bool
 ) -> DataFrame:
     envelope = F.struct(*(F.col(name) for name in raw.columns)).alias(EVENT)
     if not columns:
         nothing = F.lit(None).cast("string").alias(CORRUPT)
-        return raw.select(envelope, *([nothing] if with_corrupt else []))
+        return raw.select(*([nothing] if with_corrupt else []), envelope)
     options = {"columnNameOfCorruptRecord": CORRUPT} if with_corrupt else None
-    fields = {**columns, CORRUPT: "string"} if with_corrupt else columns
-    ddl = ", ".join(f"{quoted(name)} {type_}" for name, type_ in fields.items())
-    parsed = raw.select(envelope, F.from_json("payload", ddl, options).alias("_payload"))
+    fields = _asked(columns, with_corrupt)
+    parsed = raw.select(envelope, F.from_json("payload", _ddl(fields), options).alias("_payload"))
     return parsed.select(*(F.col(f"_payload.{quoted(name)}").alias(name) for name in fields), EVENT)
+
+
+def _asked(columns: dict[str, str], with_corrupt: bool) -> dict[str, str]:
+    return {**columns, CORRUPT: "string"} if with_corrupt else columns
+
+
+def _ddl(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())

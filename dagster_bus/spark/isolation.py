@@ -43,13 +43,13 @@ def set_poison_apart(spark: SparkSession, work: Work, keeper: Keeper) -> Finding
     """Report the events that fail alone, each with its own error; the rest stays with the keeper.
     An error that comes without any event is the pipeline's own, and no event is tried then."""
     held = keeper.held
-    events = events_of(spark, work, keeper, held.ranges).persist()
-    seen = without_corrupt(events) if work.corrupt == "dead_letter" else events
-    trials = _Trials(seen, work, keeper)
-    try:
-        found = _findings(held, trials)
-    finally:
-        events.unpersist()
+    with events_of(spark, work, keeper) as handed:
+        events = handed.frame.persist()
+        seen = without_corrupt(events) if work.corrupt == "dead_letter" else events
+        try:
+            found = _findings(held, _Trials(seen, work, keeper))
+        finally:
+            events.unpersist()
     LOGGER.info("%s: %d bad parts in %d trials", held.id, len(found.poison), found.trials)
     if found.poison:
         keeper.report(

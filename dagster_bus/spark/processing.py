@@ -6,16 +6,15 @@ all there: its successor can tell the two apart.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_bus.core.delivery import Delivery, State
-from dagster_bus.core.event import Event
 from dagster_bus.core.lease import Keeper
-from dagster_bus.core.ranges import Place, Ranges, covering
+from dagster_bus.core.ranges import Place, covering
 from dagster_bus.core.reporting import Failed, Report
 from dagster_bus.core.topic import EventFilter
 from dagster_bus.errors import EventRefused
@@ -26,7 +25,7 @@ from dagster_bus.spark.expecting import (
     split_off_corrupt,
     without_refused,
 )
-from dagster_bus.spark.frames import frame_of, read_events
+from dagster_bus.spark.handover import Handed, Selection, handed_over, letters_handed_over
 from dagster_bus.spark.pipeline import Pipeline, Produced, apply_pipeline
 from dagster_bus.spark.tables import Sink, Table, Written, open_sink
 
@@ -83,11 +82,15 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
             kept.callback(frame.persist().unpersist)
             return frame
 
-        events = events_of(spark, work, keeper, keeper.held.ranges)
-        filtered = keeper.held.size - events.count() if _may_miss_some(work, keeper.held) else 0
-        if all(sink.committed() for sink in sinks.values()):
+        repeated = all(sink.committed() for sink in sinks.values())
+        may_miss_some = _may_miss_some(work, keeper.held)
+        if repeated and not may_miss_some:
+            return Result(repeated=True)
+        handed = kept.enter_context(events_of(spark, work, keeper))
+        filtered = keeper.held.size - handed.count() if may_miss_some else 0
+        if repeated:
             return Result(filtered=filtered, repeated=True)
-        refused: dict[Place, str] = {}
+        events, refused = handed.frame, dict[Place, str]()
         if work.corrupt == "dead_letter":
             events, refused = split_off_corrupt(events, keep)
         judged = judge(produce(work, events), work.expectations, keep)
@@ -104,15 +107,17 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
     )
 
 
-def events_of(spark: SparkSession, work: Work, keeper: Keeper, ranges: Ranges) -> DataFrame:
-    """Some of a delivery's events, as the pipeline sees them."""
-    with_corrupt = work.corrupt is not None
-    if keeper.held.redriven:
-        letters = _among(keeper.events(), ranges)
-        return frame_of(spark, letters, work.columns, with_corrupt=with_corrupt)
-    return read_events(
-        spark, work.store, ranges, work.wanted, work.columns, with_corrupt=with_corrupt
+@contextmanager
+def events_of(spark: SparkSession, work: Work, keeper: Keeper) -> Iterator[Handed]:
+    """A delivery's events, as the pipeline sees them."""
+    asked = Selection(
+        work.store, keeper.held.ranges, work.wanted, work.columns, work.corrupt is not None
     )
+    if keeper.held.redriven:
+        yield letters_handed_over(spark, asked, [*keeper.events()])
+    else:
+        with handed_over(spark, asked) as events:
+            yield events
 
 
 def produce(work: Work, events: DataFrame) -> Produced:
@@ -149,15 +154,6 @@ def _refusal(refused: Mapping[Place, str]) -> Report:
 
 def _may_miss_some(work: Work, held: Delivery) -> bool:
     return not held.redriven and bool(work.wanted or work.compacted)
-
-
-def _among(events: Iterable[Event], ranges: Ranges) -> list[Event]:
-    wanted = {
-        (part.topic, part.partition, offset)
-        for part in ranges
-        for offset in range(part.first, part.last + 1)
-    }
-    return [event for event in events if (event.topic, event.partition, event.offset) in wanted]
 
 
 @contextmanager

@@ -8,8 +8,7 @@ file is closed again before a batch is handed on.
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +18,9 @@ from dagster_bus.core.topic import EventFilter, OffsetRange
 from dagster_bus.errors import OffsetTrimmed, StoreError
 from dagster_bus.stores import is_mongo, sqlite_path
 from dagster_bus.stores.sqlite.connection import load_queries
+
+if TYPE_CHECKING:
+    from dagster_bus.stores.adbc import ArrowReader
 
 MAX_BATCH = 32_768
 """The driver guesses a column's type from the first batch of a result, so a result must be one
@@ -115,43 +117,37 @@ def _read_mongo(
 def _read_sqlite(
     url: str, span: OffsetRange, columns: Collection[str], complete: bool
 ) -> Iterator[pa.RecordBatch]:
-    import adbc_driver_sqlite.dbapi as adbc  # with pandas and more: not for those who only plan
-    from adbc_driver_sqlite import StatementOptions
+    from dagster_bus.stores.adbc import reading  # not for those who only plan
 
-    path = f"file:{quote(sqlite_path(url))}?mode=ro"
     queries = load_queries()
     at = (span.topic, span.partition)
     offsets: list[pa.Array] = []
     first = span.first
     while first <= span.last:
-        with adbc.connect(path) as connection, connection.cursor() as cursor:
-            cursor.execute("PRAGMA busy_timeout = 30000")
-            last = _last_of_batch(cursor, queries["bytes_between"], at, first, span.last)
-            cursor.adbc_statement.set_options(**{StatementOptions.BATCH_ROWS.value: str(MAX_BATCH)})
+        with reading(sqlite_path(url)) as file:
+            last = _last_of_batch(file, queries["bytes_between"], at, first, span.last)
             asked = (*at, first, last, int("payload" in columns))
-            cursor.execute(queries["read_events_arrow"], asked)
-            batches = _enveloped(cursor.fetch_arrow_table(), span).to_batches()
+            found = file.table(queries["read_events_arrow"], *asked, rows=MAX_BATCH)
+            batches = _enveloped(found, span).to_batches()
             offsets += [batch["offset"] for batch in batches]
             if complete and last == span.last:
                 # Asked last: what is missing among the events, these account for by now.
-                cursor.execute(queries["beginning"], at)
-                beginning = cursor.fetchone() or (0, 0)
-                cursor.execute(queries["compacted_to"], at)
-                compacted_to = cursor.fetchone() or (0,)
+                beginning = file.row(queries["beginning"], *at) or (0, 0)
+                compacted_to = file.row(queries["compacted_to"], *at) or (0,)
                 require_complete(offsets, span, beginning[1], compacted_to[0])
         yield from batches
         first = last + 1
 
 
 def _last_of_batch(
-    cursor: Any, bytes_between: str, at: tuple[str, int], first: int, last: int
+    file: "ArrowReader", bytes_between: str, at: tuple[str, int], first: int, last: int
 ) -> int:
     """How far a batch goes that begins with an offset. Half as far, for as long as it is too large:
     that takes a look-up each, and most batches one."""
     last = min(last, first + MAX_BATCH - 1)
     while last > first:
-        cursor.execute(bytes_between, (*at, first, last))
-        if cursor.fetchone()[0] <= MAX_BATCH_BYTES:
+        (size,) = file.row(bytes_between, *at, first, last) or (0,)
+        if size <= MAX_BATCH_BYTES:
             break
         last = (first + last) // 2
     return last

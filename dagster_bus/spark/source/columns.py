@@ -29,13 +29,13 @@ ENVELOPE = {
     "priority": "int",
     "payload": "string",
 }
-_EVENT_TYPE = f"struct<{','.join(f'{name}:{type_}' for name, type_ in ENVELOPE.items())}>"
+EVENT_TYPE = f"struct<{','.join(f'{name}:{type_}' for name, type_ in ENVELOPE.items())}>"
 
 
 def typed_columns(topics: Iterable[TopicConfig]) -> dict[str, str]:
     """The columns that topics declare, and `_event`. Raises UsageError if they do not go together
     or there are none."""
-    found: dict[str, tuple[str, str, str]] = {EVENT: (EVENT, "the envelope", _EVENT_TYPE)}
+    found: dict[str, tuple[str, str, str]] = {EVENT: (EVENT, "the envelope", EVENT_TYPE)}
     for topic in topics:
         if topic.schema is None:
             raise UsageError(
