@@ -26,7 +26,12 @@ DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "768m",
+}
+"""What a JVM takes beside its heap, and this process, stay below 1.5 GB with it."""
 
 
 def session_config(spark: SparkSpec) -> dict[str, str]:
@@ -39,7 +44,7 @@ def session_config(spark: SparkSpec) -> dict[str, str]:
     wanted = {**where, **conf}
     if REMOTE in conf:  # Spark refuses to have both
         wanted.pop(MASTER, None)
-    return {**DEFAULTS, **(LOOPBACK if is_local(wanted) else {}), **wanted}
+    return {**DEFAULTS, **(LOCAL if is_local(wanted) else {}), **wanted}
 
 
 def is_local(config: Mapping[str, str]) -> bool:
