@@ -206,6 +206,10 @@ class Group:
         """Those that are not done, oldest first; of one state, if one is asked for."""
         return self._store.open_deliveries(self.config.name, state)
 
+    def deliveries(self, ids: Sequence[str]) -> list[Delivery]:
+        """Those of some deliveries that the store knows."""
+        return self._store.deliveries(ids)
+
     def untaken(self) -> Ranges:
         """What the group has never reserved."""
         view = self._store.view(

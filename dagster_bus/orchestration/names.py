@@ -16,6 +16,16 @@ ATTEMPT_TAG = "dagster_bus/attempt"
 RANGES_TAG = "dagster_bus/ranges"
 
 
+REDRIVE, PURGE = "redrive_dead_letters", "purge_dead_letters"
+PRUNE, MAINTAIN = "prune_topics", "maintain_tables"
+LETTERS, CHECKS, OBSERVE = "all_dead_letters", "group_checks", "observe_bus"
+OWN = (
+    *(REDRIVE, PURGE, PRUNE, MAINTAIN, LETTERS, CHECKS, OBSERVE),
+    *(f"{job}_step" for job in (REDRIVE, PURGE, PRUNE, MAINTAIN)),
+    *(f"{job}_schedule" for job in (PRUNE, MAINTAIN)),
+)
+"""What the project as a whole has, whatever its groups are called."""
+
 RESERVED = {*keyword.kwlist, "context", "conf", "config", "meta", "type", "input", "output"} | {
     *("bool", "dict", "float", "int", "str", "arg_dict", "input_arg_dict", "output_arg_dict"),
 }
@@ -65,7 +75,7 @@ def run_tags(delivery: Delivery) -> dict[str, str]:
 
 def unusable_names(loaded: LoadedSpec) -> Iterator[Problem]:
     """Names that Dagster would refuse, or take for one another."""
-    taken: dict[str, str] = {}
+    taken = dict.fromkeys(OWN, "the bus's own work")
     names = [(topic_key(name).to_user_string(), ("topics", name)) for name in loaded.spec.topics]
     for group in loaded.spec.groups:
         path = ("groups", group)

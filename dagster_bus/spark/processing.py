@@ -106,9 +106,7 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
         written: dict[str, Written] = {}
         outgoing: tuple[Batch, ...] = ()
         if not refused or keeper.report(_refusal(refused)).state is not State.DONE:
-            rows = {
-                name: without_refused(frame, refused) for name, frame in judged.results.items()
-            }
+            rows = {name: without_refused(frame, refused) for name, frame in judged.results.items()}
             written = _written(sinks, rows)
             outgoing = _outgoing(spark, work, written, rows, keeper)
             _commit(sinks, written, keeper)
@@ -134,7 +132,9 @@ def events_of(spark: SparkSession, work: Work, keeper: Keeper, ranges: Ranges) -
 
 
 def produce(work: Work, events: DataFrame) -> Produced:
-    return apply_pipeline(work.pipeline, events, name=work.name, names=tuple(work.tables) or (ONLY,))
+    return apply_pipeline(
+        work.pipeline, events, name=work.name, names=tuple(work.tables) or (ONLY,)
+    )
 
 
 def rows_to_publish(work: Work, produced: Produced, keep: Keep) -> DataFrame:
@@ -145,9 +145,7 @@ def rows_to_publish(work: Work, produced: Produced, keep: Keep) -> DataFrame:
 
 def _written(sinks: Mapping[str, Sink], rows: Mapping[str, DataFrame]) -> dict[str, Written]:
     """Have all results written that are not in their tables yet."""
-    return {
-        name: sink.write(rows[name]) for name, sink in sinks.items() if not sink.committed()
-    }
+    return {name: sink.write(rows[name]) for name, sink in sinks.items() if not sink.committed()}
 
 
 def _commit(sinks: Mapping[str, Sink], written: Mapping[str, Written], keeper: Keeper) -> None:

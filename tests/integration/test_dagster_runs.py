@@ -19,7 +19,7 @@ from dagster_bus.core.groups import Group
 from dagster_bus.core.letters import Chosen
 from dagster_bus.core.store import Tally
 from dagster_bus.errors import StoreUnusable
-from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
+from dagster_bus.orchestration.dead_letters import build_dead_letters
 from dagster_bus.spark.tables import Written
 from dagster_bus.spark.tables.delta import DeltaSink
 from tests.support.dagster_project import DEAD, JOB, Project, failure_of
@@ -232,7 +232,7 @@ def test_a_sensor_says_that_its_group_has_stopped(
 
 def test_the_dead_letter_asset_can_be_looked_at_again_by_hand(project: Project) -> None:
     result = materialize(
-        [build_dead_letters_asset("order-table")],
+        [build_dead_letters("order-table")],
         instance=project.instance,
         resources={"bus": BusResource(topics_yaml=str(project.file))},
     )

@@ -49,6 +49,15 @@ def contents(table: Table) -> Contents:
     return _of_delta(DeltaLog(table).open()) if table.format == "delta" else _of_folder(table)
 
 
+def holds(table: Table, window: str, delivery: str) -> bool:
+    """Whether a delivery has come into a table, as the table remembers it."""
+    if table.format == "delta":
+        opened = DeltaLog(table).open()
+        return opened is not None and opened.transaction_version(delivery) is not None
+    folder = Folder(table)
+    return delivery in folder.entries(window) | folder.remembered(window).deliveries
+
+
 def describe_windows(table: Table) -> list[WindowFiles]:
     """The windows of a table, oldest first."""
     return contents(table).windows(counted=table.format == "delta")
