@@ -1,8 +1,8 @@
 """Checks of groups: dead letters, lag, the age of what waits, and whether bus, runs and tables
 agree.
 
-They can be executed from the UI. All but the last are also evaluated whenever the group is observed,
-so that they turn red without any run.
+They can be executed from the UI. All but the last are also evaluated whenever the group is
+observed, so that they turn red without any run.
 """
 
 from collections.abc import Iterator
@@ -101,8 +101,8 @@ def verdicts(group: str, spec: GroupSpec, standing: Standing, dead: int) -> Iter
     if slo and slo.max_age is not None:
         age_ms = standing.age_ms(system_clock())
         said = f"the oldest of them waits for {age_ms / 1000:.1f} s; {in_words(slo.max_age)} it may"
-        metadata = {"age in seconds": age_ms / 1000, "limit in seconds": slo.max_age / 1000}
-        yield Verdict(table, AGE, age_ms <= slo.max_age, said, metadata)
+        ages = {"age in seconds": age_ms / 1000, "limit in seconds": slo.max_age / 1000}
+        yield Verdict(table, AGE, age_ms <= slo.max_age, said, ages)
 
 
 def build_checks(loaded: LoadedSpec, groups: list[str]) -> list[AssetChecksDefinition]:

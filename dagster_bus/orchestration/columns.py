@@ -16,10 +16,12 @@ _PLAIN = re.compile(
     r"\s*SELECT\s+(?!DISTINCT\b)(.*?)\s+FROM\s+events\b(.*)", re.IGNORECASE | re.DOTALL
 )
 _MORE = re.compile(
-    r"\b(SELECT|FROM|JOIN|UNION|INTERSECT|EXCEPT|MINUS|LATERAL|PIVOT|UNPIVOT|VALUES)\b|[;,`]|--|/\*",
+    r"\b(SELECT|FROM|JOIN|UNION|INTERSECT|EXCEPT|MINUS|LATERAL|PIVOT|UNPIVOT|VALUES)\b|[;,`]",
     re.IGNORECASE,
 )
 """What may bring other columns in, or quotes what this does not look into."""
+
+_COMMENT = re.compile(r"--|/\*")
 
 _COLUMN = re.compile(r"(?:events\.)?([a-z_]\w*)(?:\s+(?:AS\s+)?([a-z_]\w*))?", re.IGNORECASE)
 
@@ -43,11 +45,12 @@ def column_lineage(loaded: LoadedSpec, group: str) -> dict[str, TableColumnLinea
 
 def passed_through(query: str, columns: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Columns of a query's result that are columns of the events, each with that one's name."""
+    query = _without_texts(query)
     found = _PLAIN.fullmatch(query)
-    if found is None or _MORE.search(_without_texts(found[2])):
+    if found is None or _COMMENT.search(query) or _MORE.search(found[2]):
         return
     known = {name.lower(): name for name in columns}
-    for item in _items(_without_texts(found[1])):
+    for item in _items(found[1]):
         column = _COLUMN.fullmatch(item.strip())
         source = known.get(column[1].lower()) if column else None
         if column and source:

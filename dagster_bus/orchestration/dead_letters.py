@@ -16,16 +16,10 @@ from dagster import (
     multi_asset,
 )
 
+from dagster_bus.core.naming import definition_name
 from dagster_bus.opening import Bus
 from dagster_bus.orchestration.letters_shown import records_of, stories_of
-from dagster_bus.orchestration.names import (
-    LETTERS,
-    PURGE,
-    REDRIVE,
-    dead_letters_key,
-    definition_name,
-    table_key,
-)
+from dagster_bus.orchestration.names import LETTERS, PURGE, REDRIVE, dead_letters_key, table_key
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.spec.load import LoadedSpec
 

@@ -13,11 +13,12 @@ from dagster import (
     in_process_executor,
 )
 
+from dagster_bus.core.naming import job_name
 from dagster_bus.errors import PipelineError, SpecError
 from dagster_bus.orchestration.checks import build_checks
 from dagster_bus.orchestration.dead_letters import build_dead_letters
 from dagster_bus.orchestration.letters_jobs import build_letters_jobs
-from dagster_bus.orchestration.names import job_name, table_key, unusable_names
+from dagster_bus.orchestration.names import table_key, unusable_names
 from dagster_bus.orchestration.observing import build_observing
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.sensors import build_sensor

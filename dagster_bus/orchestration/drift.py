@@ -27,8 +27,8 @@ class Told:
 def drift_of(instance: DagsterInstance, loaded: LoadedSpec, group: Group) -> list[str]:
     """Each difference in a sentence, as it looks now."""
     name = group.config.name
-    table = declared_table(loaded, name)
-    tables = [table.named(each) for each in loaded.spec.groups[name].results] or [table]
+    table, spec = declared_table(loaded, name), loaded.spec.groups[name].table
+    tables = [table.named(each) for each in spec.results] if spec and spec.results else [table]
     said = list(_said_by_runs(instance, name))
     known = {each.id: each for each in group.deliveries([each.delivery for each in said])}
     waiting = [each for each in group.open_deliveries() if not each.in_flight]

@@ -65,7 +65,8 @@ def _table(letters: Sequence[DeadLetter]) -> Iterator[str]:
 
 def _launchpad(group: str) -> Iterator[str]:
     yield "```yaml"
-    yield f"ops: {{{REDRIVE}_step: {{config: {{group: {group}, everything: true, dry_run: true}}}}}}"
+    config = f"{{group: {group}, everything: true, dry_run: true}}"
+    yield f"ops: {{{REDRIVE}_step: {{config: {config}}}}}"
     yield "```"
 
 

@@ -14,16 +14,11 @@ from dagster import (
 )
 from dagster_pyspark import PySparkResource
 
+from dagster_bus.core.naming import definition_name
 from dagster_bus.core.window import FIRST_WINDOW, KEY_FORMAT
 from dagster_bus.errors import DeliveryError
 from dagster_bus.orchestration.columns import column_lineage
-from dagster_bus.orchestration.names import (
-    DELIVERY_TAG,
-    RESERVATION_TAG,
-    definition_name,
-    table_key,
-    topic_key,
-)
+from dagster_bus.orchestration.names import DELIVERY_TAG, RESERVATION_TAG, table_key, topic_key
 from dagster_bus.orchestration.places import place_in_file
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.working import work_off

@@ -96,8 +96,8 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
         events = events_of(spark, work, keeper, keeper.held.ranges)
         filtered = keeper.held.size - events.count() if _may_miss_some(work, keeper.held) else 0
         if sinks and all(sink.committed() for sink in sinks.values()):
-            outgoing = _outgoing_again(spark, work, sinks, events, keep, keeper)
-            return Result(filtered=filtered, repeated=True, outgoing=outgoing)
+            again = _outgoing_again(spark, work, sinks, events, keep, keeper)
+            return Result(filtered=filtered, repeated=True, outgoing=again)
         refused: dict[Place, str] = {}
         if work.corrupt == "dead_letter":
             events, refused = split_off_corrupt(events, keep)
