@@ -1,13 +1,14 @@
-"""Which columns of topics the columns of a table come from, where the file alone tells.
+"""Columns for Dagster: what they are, and which of a table's are columns of topics, where the file
+alone tells.
 
 A query of the plainest kind is understood: columns of the view `events`, renamed or not, with
 expressions beside them. Of all others nothing is claimed.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from dagster import TableColumnDep, TableColumnLineage
+from dagster import TableColumn, TableColumnDep, TableColumnLineage, TableSchema
 
 from dagster_bus.orchestration.names import topic_key
 from dagster_bus.spec.load import LoadedSpec
@@ -24,6 +25,11 @@ _MORE = re.compile(
 _COMMENT = re.compile(r"--|/\*")
 
 _COLUMN = re.compile(r"(?:events\.)?([a-z_]\w*)(?:\s+(?:AS\s+)?([a-z_]\w*))?", re.IGNORECASE)
+
+
+def table_schema(columns: Mapping[str, str]) -> TableSchema:
+    """Columns and their types in Spark's words."""
+    return TableSchema(columns=[TableColumn(name, type_) for name, type_ in columns.items()])
 
 
 def column_lineage(loaded: LoadedSpec, group: str) -> dict[str, TableColumnLineage]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from dagster import AssetSpec, TableColumn, TableSchema
+from dagster import AssetSpec
 
+from dagster_bus.orchestration.columns import table_schema
 from dagster_bus.orchestration.names import table_key, topic_key
 from dagster_bus.orchestration.places import place_in_file
 from dagster_bus.spec.load import LoadedSpec
@@ -37,7 +38,3 @@ def _spec(loaded: LoadedSpec, name: str, writers: Iterable[str]) -> AssetSpec:
         kinds={"topic", "mongodb" if is_mongo(loaded.spec.store) else "sqlite"},
         metadata=metadata,
     )
-
-
-def table_schema(fields: dict[str, str]) -> TableSchema:
-    return TableSchema(columns=[TableColumn(name, type_) for name, type_ in fields.items()])

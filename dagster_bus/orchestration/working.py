@@ -18,6 +18,7 @@ from dagster_bus.core.groups import Group
 from dagster_bus.core.isolating import Findings
 from dagster_bus.core.lease import Keeper, kept
 from dagster_bus.errors import BusError, DeliveryError, StoreError
+from dagster_bus.orchestration.columns import table_schema
 from dagster_bus.spark.isolation import is_worth_isolating, set_poison_apart
 from dagster_bus.spark.processing import OpenSession, Result, Work, is_in_table, process
 
@@ -149,6 +150,8 @@ def _metadata(
         **{f"refused: {reason}": count for reason, count in result.refused.items()},
         **{f"dropped: {condition}": count for condition, count in result.dropped.items()},
     }
+    if result.columns:
+        metadata["dagster/column_schema"] = table_schema(result.columns)
     if found.trials:
         metadata |= {"failed alone": len(found.poison), "trials": found.trials}
     with suppress(StoreError):  # the work is done, whatever becomes of this look

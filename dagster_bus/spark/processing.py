@@ -69,6 +69,8 @@ class Result:
     """Events that went to the dead letters, by the reason."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Rows that were left out, by the condition."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Of the rows, with their types, if there is one result."""
     outgoing: tuple[Batch, ...] = ()
     """What is to be published as the delivery is settled."""
 
@@ -105,9 +107,11 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
         refused |= judged.refused
         written: dict[str, Written] = {}
         outgoing: tuple[Batch, ...] = ()
+        columns: dict[str, str] = {}
         if not refused or keeper.report(_refusal(refused)).state is not State.DONE:
             rows = {name: without_refused(frame, refused) for name, frame in judged.results.items()}
             written = _written(sinks, rows)
+            columns = _columns(rows)
             outgoing = _outgoing(spark, work, written, rows, keeper)
             _commit(sinks, written, keeper)
     return Result(
@@ -116,6 +120,7 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
         filtered=filtered,
         refused=Counter(refused.values()),
         dropped=judged.dropped,
+        columns=columns,
         outgoing=outgoing,
     )
 
@@ -141,6 +146,12 @@ def rows_to_publish(work: Work, produced: Produced, keep: Keep) -> DataFrame:
     """What is to be published of a pipeline's one result."""
     judged = judge(produced, work.expectations, keep)
     return without_refused(only(judged.results), judged.refused)
+
+
+def _columns(rows: Mapping[str, DataFrame]) -> dict[str, str]:
+    if len(rows) != 1:
+        return {}
+    return {field.name: field.dataType.simpleString() for field in only(rows).schema.fields}
 
 
 def _written(sinks: Mapping[str, Sink], rows: Mapping[str, DataFrame]) -> dict[str, Written]:

@@ -1,5 +1,6 @@
 """Rows of a group as events of another topic, once each, with a real Spark session."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from dagster_bus import Bus
 from dagster_bus.core.groups import Group
 from dagster_bus.core.store import Tally
 from dagster_bus.errors import StoreUnusable
+from dagster_bus.orchestration.drift import drift_of
 from dagster_bus.spark.tables.delta import DeltaSink
+from dagster_bus.spec.load import load_spec
 from tests.support.dagster_project import Project
 from tests.support.project import write_topics
 
@@ -110,8 +113,18 @@ def test_rows_go_on_from_table_to_topic_to_table_once_whenever_a_run_dies(
     assert {each.payload["n"]: each.payload["drawn"] for each in published} == chain.table("orders")
     assert len(published) == 15
     assert {each.source for each in published} == {"order-table"}
-    assert chain.settle_up("stock_copy_job").success
+    copied = chain.settle_up("stock_copy_job")
+    assert copied.success
     assert chain.table("stock") == chain.table("orders")
+    (event,) = copied.asset_materializations_for_node("stock_copy")
+    schema: Any = event.metadata["dagster/column_schema"].value
+    assert {each.name: each.type for each in schema.columns} == {"n": "bigint", "drawn": "double"}
+    loaded = load_spec(chain.file)
+    with Bus.open(chain.file) as bus:
+        assert drift_of(instance, loaded, bus.group("order-table")) == []
+        shutil.rmtree(chain.file.parent / "data/stock")
+        (lost,) = drift_of(instance, loaded, bus.group("stock-copy"))
+    assert "and the table does not have it" in lost
 
 
 def test_a_group_without_a_table_publishes_what_its_topic_takes_and_isolates_the_rest(
