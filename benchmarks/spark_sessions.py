@@ -18,7 +18,8 @@ from pathlib import Path
 from benchmarks.events import new_folder, remove
 from benchmarks.measuring import Comparison, Fact, Prepared, compare, machine, out, show, write
 from dagster_bus import Bus, load_definitions
-from dagster_bus.orchestration.names import DELIVERY_TAG, RESERVATION_TAG, job_name
+from dagster_bus.core.naming import job_name
+from dagster_bus.orchestration.names import DELIVERY_TAG, RESERVATION_TAG
 from dagster_bus.spark.server import SparkServer
 from dagster_bus.spark.session import session_config
 from dagster_bus.spark.warm import FOLDER, SWITCH

@@ -20,8 +20,7 @@ from dagster_bus.cli.output import (
 )
 from dagster_bus.core.clock import system_clock
 from dagster_bus.core.groups import Group
-from dagster_bus.core.store import Bounds
-from dagster_bus.core.topic import TopicPartition
+from dagster_bus.core.standing import standing_of
 from dagster_bus.opening import Bus
 
 EVERY_S = 1.0
@@ -93,31 +92,17 @@ def _rows(bus: Bus, groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def _of_group(bus: Bus, group: Group) -> Iterator[dict[str, Any]]:
-    """The ends are read after the cursors, so that none of these lies beyond its end. In a topic
-    that the group does not read any more it is not behind."""
-    cursors = group.progress().cursors
-    topics = set(group.config.topics)
-    read = {at: cursor for at, cursor in cursors.items() if at.topic in topics}
-    bounds = bus.bounds(*topics) if read else {}
-    for at, cursor in read.items():
+    for each in standing_of(bus, group).partitions:
+        waited_ms = None if each.oldest_ts is None else max(0, system_clock() - each.oldest_ts)
         yield {
             "group": group.config.name,
-            "topic": at.topic,
-            "partition": at.partition,
-            "end": bounds[at].end,
-            "cursor": cursor,
-            "lag": max(0, bounds[at].end - 1 - cursor),
-            "oldest_ms": _oldest_ms(bus, at, cursor, bounds[at]),
+            "topic": each.at.topic,
+            "partition": each.at.partition,
+            "end": each.end,
+            "cursor": each.cursor,
+            "lag": each.lag,
+            "oldest_ms": waited_ms,
         }
-
-
-def _oldest_ms(bus: Bus, at: TopicPartition, cursor: int, bounds: Bounds) -> int | None:
-    """How long ago the first event after a cursor was published, if there is one."""
-    first = max(cursor + 1, bounds.first)
-    if first >= bounds.end:
-        return None
-    event = next(bus.read(*at, first=first, last=first), None)
-    return max(0, system_clock() - event.ts) if event else None
 
 
 def _for_people(rows: Rows) -> list[dict[str, Any]]:

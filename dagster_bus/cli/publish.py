@@ -10,7 +10,7 @@ from dagster_bus.cli.options import attribute_values
 from dagster_bus.cli.output import counted, say_position, stop_speaking
 from dagster_bus.cli.reading import STDIN, numbered_lines
 from dagster_bus.cli.sending import send, understood
-from dagster_bus.connectors.ndjson import parse_json
+from dagster_bus.core.encoding import parse_json
 from dagster_bus.core.event import PRIORITIES, Message, Published
 from dagster_bus.errors import InvalidPayloadError, UsageError
 from dagster_bus.opening import Bus

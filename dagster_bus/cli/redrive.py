@@ -12,9 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dagster_bus.cli.asking import ask, yes_option
 from dagster_bus.cli.options import DURATION, LETTER, json_option
 from dagster_bus.cli.output import counted, print_json
-from dagster_bus.connectors.ndjson import parse_json
-from dagster_bus.core.letters import Chosen, DeadLetters
-from dagster_bus.core.patching import Patch, require_patch
+from dagster_bus.core.letters import Chosen, DeadLetters, choose
+from dagster_bus.core.patching import Patch, parse_patch
 from dagster_bus.errors import BusError, InvalidPayloadError, UsageError
 from dagster_bus.opening import Bus
 from dagster_bus.spec.units import in_words
@@ -67,7 +66,7 @@ def redrive(
     patch = None if patch_text is None else _patch(patch_text)
     with Bus.open(file, create=False) as bus:
         letters = bus.dead_letters(group)
-        number = _number(letters, chosen, patch)
+        number = letters.number(chosen, patch)
         sent = 0
         if number and not dry_run:
             ask(f"Send {counted(number, 'dead letter')} back to {group}?", yes)
@@ -112,12 +111,12 @@ def purge(file: str, group: str, older_than_ms: int, yes: bool, as_json: bool) -
 def _chosen(
     ids: tuple[int, ...], fingerprint: str | None, topic: str | None, everything: bool
 ) -> Chosen:
-    by_error_or_topic = fingerprint is not None or topic is not None
-    if sum((bool(ids), by_error_or_topic, everything)) != 1:
+    try:
+        return choose(ids=ids, fingerprint=fingerprint, topic=topic, everything=everything)
+    except UsageError:
         raise click.UsageError(
             "say which letters in one way: IDs, or --fingerprint and --topic, or --all"
-        )
-    return Chosen(ids=ids or None, fingerprint=fingerprint, topic=topic)
+        ) from None
 
 
 def _patch(text: str) -> Patch:
@@ -131,18 +130,9 @@ def _patch(text: str) -> Patch:
         except UnicodeDecodeError:
             raise UsageError(f"--patch: {file} is not text in UTF-8") from None
     try:
-        return require_patch(parse_json(text))
+        return parse_patch(text)
     except InvalidPayloadError as error:
         raise UsageError(f"--patch: {error}") from None
-
-
-def _number(letters: DeadLetters, chosen: Chosen, patch: Patch | None) -> int:
-    """How many letters are meant. They are read if a patch is to be tried on them, or if it cannot
-    be told without."""
-    if patch is None and chosen == Chosen(fingerprint=chosen.fingerprint):
-        counts = letters.counts()
-        return counts.get(chosen.fingerprint, 0) if chosen.fingerprint else sum(counts.values())
-    return sum(map(len, letters.redrive(chosen, patch=patch, dry_run=True)))
 
 
 def _send(

@@ -6,18 +6,29 @@ from typing import Any
 
 import click
 
+from dagster_bus.cli.mapping import called_in_dagster
 from dagster_bus.cli.output import as_time, print_json, print_rows
 from dagster_bus.core.store import Bounds
 from dagster_bus.core.topic import TopicConfig, TopicPartition
 from dagster_bus.opening import Bus
+from dagster_bus.spec.load import load_spec
 
 
 @click.command()
 @click.argument("patterns", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with each partition.")
+@click.option("--dagster", is_flag=True, help="Show what topics and groups are called in Dagster.")
 @click.pass_obj
-def topics(file: str, patterns: tuple[str, ...], as_json: bool) -> None:
-    """Show what each topic holds, of all topics or those that PATTERNS select."""
+def topics(file: str, patterns: tuple[str, ...], as_json: bool, dagster: bool) -> None:
+    """Show what each topic holds, of all topics or those that PATTERNS select.
+
+    With --dagster the store is not asked: it shows the assets, jobs and sensors that the topics,
+    and the groups that read them, become."""
+    if dagster:
+        called = called_in_dagster(load_spec(file), patterns)
+        rows = [{key: value or "" for key, value in each.items()} for each in called]
+        print_json(called) if as_json else print_rows(rows, empty="no topics are declared")
+        return
     with Bus.open(file, create=False) as bus:
         names = bus.select(*patterns)
         configs = [config for config in bus.topics if config.name in names]

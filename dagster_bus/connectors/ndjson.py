@@ -6,15 +6,15 @@ there is something to say `scope` (the attribute of that name), `actor` (the sou
 `payload_sha256`.
 """
 
-import json
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import orjson
 
+from dagster_bus.core.encoding import parse_json
 from dagster_bus.core.event import PRIORITIES, Event, Message
-from dagster_bus.errors import InvalidEvent, InvalidPayloadError
+from dagster_bus.errors import InvalidEvent
 
 SCOPE = "scope"
 KNOWN = {
@@ -115,18 +115,3 @@ def milliseconds(text: str) -> int:
     """An ISO 8601 time, in UTC unless it says otherwise. Raises ValueError if it is none."""
     time = datetime.fromisoformat(text)
     return int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
-
-
-def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text; what only some parsers take for JSON is refused."""
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        problem = f"{error.msg} at column {error.colno}"
-    except (ValueError, RecursionError) as error:
-        problem = str(error)
-    raise InvalidPayloadError(f"not JSON: {problem}")
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON value")

@@ -51,7 +51,7 @@ class _Audited:
         if not entries:
             return change
         now_ms = self._clock()
-        return replace(change, told=(told(AUDIT, entries, now_ms),), told_ms=now_ms)
+        return replace(change, told=(*change.told, told(AUDIT, entries, now_ms)), told_ms=now_ms)
 
 
 def _published(batch: Batch) -> Entry:
@@ -83,6 +83,7 @@ def decisions(change: Change) -> Iterator[Entry]:
             "filtered": change.done.filtered,
             "expired": change.done.expired,
         }
+    yield from (_published(each) for each in change.told if not is_system_topic(each.topic))
     for each in change.deliveries:
         if each.state is State.WAITING and not change.frontiers:  # else new events only join it
             yield {"action": "redelivery", **group, **_story(each), "not_before_ms": each.due_ms}

@@ -1,7 +1,7 @@
 """The bus: publish to topics, read them, and reach the groups and their dead letters."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from dagster_bus.core.auditing import audited
 from dagster_bus.core.checking import UNDECLARED_VERSION, PayloadSchema, check_messages
 from dagster_bus.core.clock import Clock, system_clock
 from dagster_bus.core.closing import Closing
-from dagster_bus.core.event import Attribute, Event, Message, Priority, Published, uuid7
+from dagster_bus.core.event import Attribute, Batch, Event, Message, Priority, Published, uuid7
 from dagster_bus.core.group_config import GroupConfig
 from dagster_bus.core.groups import Group
 from dagster_bus.core.letters import DeadLetters
@@ -118,8 +118,6 @@ class Bus(Closing):
         config = self._topic(topic)
         if is_reserved(topic):
             require_topic_name(topic)
-        schema = self._schema(config)
-        current = schema.current if schema else UNDECLARED_VERSION
         if type(messages) is list:
             given = messages
         elif isinstance(messages, str | bytes | Mapping):
@@ -128,9 +126,7 @@ class Bus(Closing):
             given = list(messages)
         if not given:
             return []
-        batch, payloads = check_messages(given, config, current, self._partitioner, self._now_ms())
-        if schema:
-            schema.require(payloads, batch.schema_versions)
+        batch = self._checked(config, given)
         published = self._log_of(config).append(batch)
         if not config.durable:
             self._bound_memory(config, sum(batch.sizes))
@@ -244,7 +240,10 @@ class Bus(Closing):
         if is_replay:
             config = replay_config(config, replay)
         return Group(
-            replace(config, mirrors=self._mirrors), self._store_of(config.topics), self._clock
+            replace(config, mirrors=self._mirrors),
+            self._store_of(config.topics),
+            self._clock,
+            prepare=self._prepare,
         )
 
     def replay(
@@ -326,6 +325,21 @@ class Bus(Closing):
             check = SchemaCheck(config, self._compile_schema(config.schema))
             self._schemas[config.name] = check
         return check
+
+    def _checked(self, config: TopicConfig, messages: Sequence[Message | Any]) -> Batch:
+        """Messages that may be appended to a topic, with all that only its rules can tell."""
+        schema = self._schema(config)
+        current = schema.current if schema else UNDECLARED_VERSION
+        batch, payloads = check_messages(
+            messages, config, current, self._partitioner, self._now_ms()
+        )
+        if schema:
+            schema.require(payloads, batch.schema_versions)
+        return batch
+
+    def _prepare(self, topic: str, messages: Sequence[Message]) -> Batch:
+        """What a group's work is to append to a topic once it is settled."""
+        return self._checked(self._topic(topic), messages)
 
     def _check_payload(self, topic: str, payload: Any, version: int) -> None:
         """Refuse what a strict topic would refuse. A topic that is not declared any more refuses

@@ -122,3 +122,18 @@ def shown(value: object) -> str:
     except ValueError:  # a whole number of thousands of digits
         text = "a very large number"
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text; what only some parsers take for JSON is refused."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} at column {error.colno}"
+    except (ValueError, RecursionError) as error:
+        problem = str(error)
+    raise InvalidPayloadError(f"not JSON: {problem}")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a JSON value")

@@ -5,7 +5,7 @@ store says so and the step is decided anew.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from dagster_bus.core import pending, seeking
 from dagster_bus.core.breaker import Breaker, Circuit
 from dagster_bus.core.clock import Clock
 from dagster_bus.core.delivery import Delivery, State
-from dagster_bus.core.event import Event, uuid7
+from dagster_bus.core.event import Batch, Event, Message, uuid7
 from dagster_bus.core.group_config import GroupConfig
 from dagster_bus.core.position import Start
 from dagster_bus.core.ranges import Place, Ranges
@@ -29,9 +29,13 @@ from dagster_bus.errors import (
     ReservationLost,
     StaleState,
     UnknownDelivery,
+    UsageError,
 )
 
 T = TypeVar("T")
+
+Prepare = Callable[[str, Sequence[Message]], Batch]
+"""Checks messages against a topic's rules, and makes them ready to be appended."""
 
 
 class Group:
@@ -43,11 +47,13 @@ class Group:
         store: Store,
         clock: Clock,
         dice: Callable[[], float] = random.random,
+        prepare: Prepare | None = None,
     ) -> None:
         self.config = config
         self._store = store
         self._clock = clock
         self._dice = dice
+        self._prepare = prepare
 
     def reserve(self, look: Look = nothing_known, most: int | None = None) -> list[Delivery]:
         """Reserve all that may run now, or at most so many: first what is to be tried again, then
@@ -108,12 +114,31 @@ class Group:
 
         return self._tell(held, lambda _: report)
 
-    def settle(self, held: Delivery, *, filtered: int = 0, expired: int = 0) -> Delivery:
+    def prepare(self, topic: str, messages: Sequence[Message]) -> Batch:
+        """What is to be published when a delivery is settled. Raises UsageError if the topic would
+        refuse it; nothing is appended yet."""
+        if self._prepare is None:
+            raise UsageError(f"group {self.config.name} was opened without the topics it writes to")
+        return self._prepare(topic, messages)
+
+    def settle(
+        self,
+        held: Delivery,
+        *,
+        filtered: int = 0,
+        expired: int = 0,
+        publishing: Sequence[Batch] = (),
+    ) -> Delivery:
         """The work is done: all events left in the delivery were processed, but for so many that
-        were filtered out or had expired."""
+        were filtered out or had expired. What came of it is published in the same step: if the
+        lease is over, neither happens."""
 
         left_out = Tally(filtered=filtered, expired=expired)
-        return self._tell(held, lambda current: Report(processed=current.ranges, left_out=left_out))
+        return self._tell(
+            held,
+            lambda current: Report(processed=current.ranges, left_out=left_out),
+            tuple(publishing),
+        )
 
     def fail(self, held: Delivery, error: BaseException) -> Delivery:
         """The work failed: it waits for its next attempt, or its events go to the dead letters."""
@@ -181,6 +206,10 @@ class Group:
         """Those that are not done, oldest first; of one state, if one is asked for."""
         return self._store.open_deliveries(self.config.name, state)
 
+    def deliveries(self, ids: Sequence[str]) -> list[Delivery]:
+        """Those of some deliveries that the store knows."""
+        return self._store.deliveries(ids)
+
     def untaken(self) -> Ranges:
         """What the group has never reserved."""
         view = self._store.view(
@@ -210,12 +239,18 @@ class Group:
         inside = found.reserved + found.running + found.waiting + found.blocked
         return replace(found, published=found.tally.settled + inside)  # a replay has no more
 
-    def _tell(self, held: Delivery, say: Callable[[Delivery], Report]) -> Delivery:
-        """Commit what a holder says of its delivery as it is now."""
+    def _tell(
+        self,
+        held: Delivery,
+        say: Callable[[Delivery], Report],
+        publishing: tuple[Batch, ...] = (),
+    ) -> Delivery:
+        """Commit what a holder says of its delivery as it is now, and what came of it."""
 
         def decide(current: Delivery, moment: Moment) -> Change:
             breaker = self._store.breaker(self.config.name) if self.config.retry.breaker else None
-            return change_of(self.config, current, say(current), moment, breaker)
+            change = change_of(self.config, current, say(current), moment, breaker)
+            return replace(change, told=publishing, told_ms=moment.now_ms)
 
         return self._held(held, decide)
 

@@ -1,11 +1,11 @@
 """Keeping a lease while the work goes on, and what its holder may ask and say meanwhile."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dagster_bus.core.delivery import Delivery
-from dagster_bus.core.event import Event
+from dagster_bus.core.event import Batch, Event, Message
 from dagster_bus.core.groups import Group
 from dagster_bus.core.reporting import Report
 from dagster_bus.errors import DeliveryError, StoreError
@@ -39,6 +39,10 @@ class Keeper:
     def events(self) -> Iterator[Event]:
         """The events that are held, as they are to be delivered."""
         return self._group.events(self.held)
+
+    def prepare(self, topic: str, messages: Sequence[Message]) -> Batch:
+        """What is to be published together with the settling. Raises UsageError if it cannot be."""
+        return self._group.prepare(topic, messages)
 
     def report(self, report: Report) -> Delivery:
         """Say how some events ended; returns what is left, which is done if nothing is."""

@@ -45,6 +45,20 @@ class Chosen:
     died_before_ms: int | None = None
 
 
+def choose(
+    *,
+    ids: Sequence[int] = (),
+    fingerprint: str | None = None,
+    topic: str | None = None,
+    everything: bool = False,
+) -> Chosen:
+    """The letters that somebody means, who must say so in exactly one way."""
+    by_error_or_topic = fingerprint is not None or topic is not None
+    if sum((bool(ids), by_error_or_topic, everything)) != 1:
+        raise UsageError("say which letters in one way: by ids, by fingerprint and topic, or all")
+    return Chosen(ids=tuple(ids) or None, fingerprint=fingerprint, topic=topic)
+
+
 class DeadLetters:
     """The inspector of one group's dead letters."""
 
@@ -84,6 +98,14 @@ class DeadLetters:
     def counts(self) -> dict[str, int]:
         """How many letters are dead, by error fingerprint, most first."""
         return self._store.dead_letter_counts(self._group)
+
+    def number(self, chosen: Chosen, patch: Patch | None = None) -> int:
+        """How many dead letters are meant. They are read if a patch is to be tried on them, or if
+        it cannot be told without. Raises UsageError if the patch does not fit one of them."""
+        if patch is None and chosen == Chosen(fingerprint=chosen.fingerprint):
+            counts = self.counts()
+            return counts.get(chosen.fingerprint, 0) if chosen.fingerprint else sum(counts.values())
+        return sum(map(len, self.redrive(chosen, patch=patch, dry_run=True)))
 
     def redrive(
         self,

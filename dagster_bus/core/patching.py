@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dagster_bus.core.encoding import parse_json
 from dagster_bus.errors import InvalidPayloadError, UsageError
 
 Patch = Sequence[Mapping[str, Any]]
@@ -22,6 +23,11 @@ def require_patch(patch: Any) -> Patch:
         ) from None
     checked: Patch = patch
     return checked
+
+
+def parse_patch(text: str) -> Patch:
+    """A patch from its JSON text."""
+    return require_patch(parse_json(text))
 
 
 def patched(payload: Any, patch: Patch) -> Any:

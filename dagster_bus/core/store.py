@@ -183,7 +183,8 @@ class Change:
     breaker: tuple[Breaker, Breaker] | None = None
     """The circuit breaker's state that this was decided on, and its next one, if it changes."""
     told: tuple[Batch, ...] = ()
-    """Events of the bus's own, at `told_ms`, that are appended together with the change."""
+    """Events that are appended together with the change, at `told_ms`: what a group's work has
+    given, and what the bus tells of itself."""
     told_ms: int = 0
     lasting: bool = True
     """It must survive a power cut. One that need not may be undone by it, together with all that

@@ -139,6 +139,9 @@ def require_pattern(pattern: str) -> None:
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """The names that a pattern selects, in their order. Those that belong to the bus are selected
     by a pattern that says so in its first segment, and by no wildcard."""
+    if "*" not in pattern:
+        known = names if isinstance(names, Mapping) else [*names]
+        return [pattern] if pattern in known else []
     begins = pattern.split(".", 1)[0]
     if begins not in RESERVED_PREFIXES:
         names = [name for name in names if not is_reserved(name)]

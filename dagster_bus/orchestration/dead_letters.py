@@ -1,49 +1,73 @@
-"""A group's dead letters as an asset: the newest in a table, and counts by kind of error."""
+"""Groups' dead letters as assets: the newest in a table, and counts by kind of error.
 
-from datetime import UTC, datetime
+All of them are one definition, whose parts can be looked at alone: that is what lets thousands of
+groups load quickly.
+"""
+
+from collections.abc import Iterator, Sequence
 
 from dagster import (
     AssetExecutionContext,
     AssetMaterialization,
     AssetsDefinition,
+    AssetSpec,
     MaterializeResult,
     MetadataValue,
-    TableRecord,
-    asset,
+    multi_asset,
 )
 
-from dagster_bus.core.bus import Bus
-from dagster_bus.core.failure import AttemptError
-from dagster_bus.core.store import DeadLetter
-from dagster_bus.orchestration.names import dead_letters_key, definition_name, table_key
+from dagster_bus.core.naming import definition_name
+from dagster_bus.opening import Bus
+from dagster_bus.orchestration.letters_shown import records_of, stories_of
+from dagster_bus.orchestration.names import LETTERS, PURGE, REDRIVE, dead_letters_key, table_key
 from dagster_bus.orchestration.resources import BusResource
+from dagster_bus.spec.load import LoadedSpec
 
 NEWEST = 50
-MESSAGE_WIDTH = 120
 
 
-def build_dead_letters_asset(group: str) -> AssetsDefinition:
-    @asset(
+def build_dead_letters(loaded: LoadedSpec, groups: Sequence[str]) -> list[AssetsDefinition]:
+    if not groups:
+        return []
+    by_key = {dead_letters_key(group): group for group in groups}
+
+    @multi_asset(
+        name=LETTERS,
+        specs=[_spec(loaded, group) for group in groups],
+        can_subset=True,
+    )
+    def all_dead_letters(
+        context: AssetExecutionContext, bus: BusResource
+    ) -> Iterator[MaterializeResult[None]]:
+        with bus.open() as opened:
+            for key in sorted(context.selected_asset_keys):
+                metadata = dead_letter_metadata(opened, by_key[key])
+                count = metadata["dead letters"].value
+                context.log.info("%s dead letters in group %s", count, by_key[key])
+                yield MaterializeResult(asset_key=key, metadata=metadata)
+
+    return [all_dead_letters]
+
+
+def _spec(loaded: LoadedSpec, group: str) -> AssetSpec:
+    return AssetSpec(
         key=dead_letters_key(group),
         deps=[table_key(group)],
         description=(
             f"Events that the group {group} gave up on, each with every error on its way. "
-            "Brought up to date by the group's sensor; materialize it to look again now."
+            "Brought up to date by the group's sensor; materialize it to look again now. The job "
+            f"{REDRIVE} sends them back, {PURGE} deletes them."
         ),
         group_name=definition_name(group),
+        owners=loaded.spec.groups[group].owners,
         kinds={"dead_letters"},
+        metadata={"group": group},
+        skippable=True,
     )
-    def dead_letters(context: AssetExecutionContext, bus: BusResource) -> MaterializeResult[None]:
-        with bus.open() as opened:
-            metadata = dead_letter_metadata(opened, group)
-        context.log.info("%s dead letters in group %s", metadata["dead letters"].value, group)
-        return MaterializeResult(metadata=metadata)
-
-    return dead_letters
 
 
 def dead_letters_now(bus: Bus, group: str) -> AssetMaterialization:
-    """The dead letters as they are, for a sensor that has seen them change."""
+    """The dead letters as they are, for whoever has seen or made them change."""
     return AssetMaterialization(
         asset_key=dead_letters_key(group), metadata=dead_letter_metadata(bus, group)
     )
@@ -54,47 +78,6 @@ def dead_letter_metadata(bus: Bus, group: str) -> dict[str, MetadataValue]:
     newest = bus.dead_letters(group).list(limit=NEWEST)
     metadata: dict[str, MetadataValue] = {"dead letters": MetadataValue.int(sum(counts.values()))}
     if newest:
-        metadata["why"] = MetadataValue.md(_stories(newest, counts))
-        metadata["newest"] = MetadataValue.table([_record(letter) for letter in newest])
+        metadata["why"] = MetadataValue.md(stories_of(group, newest, counts))
+        metadata["newest"] = MetadataValue.table(records_of(newest))
     return metadata
-
-
-def _record(letter: DeadLetter) -> TableRecord:
-    event, last = letter.event, letter.errors[-1]
-    return TableRecord(
-        {
-            "event": f"{event.topic}/{event.partition}:{event.offset}",
-            "error": _one_line(f"{last.type}: {last.message}"),
-            "attempts": len(letter.errors),
-            "payload": _one_line(event.payload_json),
-            "died at": _time(letter.died_ms),
-            "run": last.worker or "",
-        }
-    )
-
-
-def _stories(newest: list[DeadLetter], counts: dict[str, int]) -> str:
-    """The kinds of error, most frequent first, each with what happened at every attempt."""
-    examples = {letter.fingerprint: letter for letter in reversed(newest)}
-    parts = []
-    for fingerprint, count in counts.items():
-        parts.append(f"#### {count} events with error {fingerprint}")
-        letter = examples.get(fingerprint)
-        parts += [_told(error) for error in letter.errors] if letter else []
-    return "\n".join(parts)
-
-
-def _told(error: AttemptError) -> str:
-    """One attempt as an item of a Markdown list; the error's own text is never Markdown."""
-    run = f", run [{error.worker[:8]}](/runs/{error.worker})" if error.worker else ""
-    text = _one_line(f"{error.type}: {error.message}").replace("`", "'")
-    return f"- attempt {error.attempt}, {_time(error.at_ms)}{run}\n\n  `{text}`"
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MESSAGE_WIDTH else f"{line[: MESSAGE_WIDTH - 1]}…"
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,17 +1,31 @@
 """`topics.yaml` compiled into Dagster definitions. The store is not touched here."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from dagster import Definitions, define_asset_job, in_process_executor
+from dagster import (
+    AssetsDefinition,
+    Definitions,
+    ExecutorDefinition,
+    JobDefinition,
+    define_asset_job,
+    in_process_executor,
+)
 
+from dagster_bus.core.naming import job_name
 from dagster_bus.errors import PipelineError, SpecError
-from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
-from dagster_bus.orchestration.names import job_name, table_key, unusable_names
+from dagster_bus.orchestration.checks import build_checks
+from dagster_bus.orchestration.dead_letters import build_dead_letters
+from dagster_bus.orchestration.letters_jobs import build_letters_jobs
+from dagster_bus.orchestration.names import table_key, unusable_names
+from dagster_bus.orchestration.observing import build_observing
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.sensors import build_sensor
 from dagster_bus.orchestration.sessions import BusPySparkResource
 from dagster_bus.orchestration.tables import build_table_asset
-from dagster_bus.orchestration.topics import build_topic_asset
+from dagster_bus.orchestration.topics import build_topic_assets
+from dagster_bus.orchestration.upkeep import build_upkeep
 from dagster_bus.orchestration.works import build_work
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.session import session_config, use_this_python
@@ -19,40 +33,67 @@ from dagster_bus.spec.load import LoadedSpec, load_spec
 from dagster_bus.spec.unsupported import not_yet
 
 
-def load_definitions(topics_yaml: str | Path) -> Definitions:
-    """Resources, assets, jobs and sensors for all that a file declares.
+def load_definitions(
+    topics_yaml: str | Path,
+    *,
+    resources: Mapping[str, Any] | None = None,
+    executor: ExecutorDefinition = in_process_executor,
+) -> Definitions:
+    """Resources, assets, checks, jobs, sensors and schedules for all that a file declares.
+
+    `resources` take the place of those of the same name (`bus`, `pyspark`), or come beside them;
+    `executor` is that of the groups' runs, each of which is one process if not said otherwise.
+    Definitions of your own are added with `Definitions.merge`.
 
     Raises SpecError, with the place of every mistake, if the file cannot be used."""
     loaded = load_spec(topics_yaml)
     works = _works(loaded)
     use_this_python(loaded.spec.spark)
+    all_resources = {**_resources(loaded, Path(topics_yaml)), **(resources or {})}
+    tables = {name: build_table_asset(loaded, name, work) for name, work in works.items()}
+    upkeep_jobs, schedules = build_upkeep(loaded, list(works))
     return Definitions(
         assets=[
-            *(
-                build_topic_asset(name, topic, loaded.columns_of_topic(name))
-                for name, topic in loaded.topics.items()
-            ),
-            *(build_table_asset(loaded, name, work) for name, work in works.items()),
-            *(build_dead_letters_asset(name) for name in works),
+            *build_topic_assets(loaded),
+            *tables.values(),
+            *build_dead_letters(loaded, list(works)),
         ],
+        asset_checks=build_checks(loaded, list(works)),
         jobs=[
-            define_asset_job(
-                job_name(name),
-                selection=[table_key(name)],
-                executor_def=in_process_executor,  # a run is one process
-                description=f"Works off one delivery of group {name}. Started by its sensor.",
-            )
-            for name in works
+            *(_job(name, table, all_resources, executor) for name, table in tables.items()),
+            *(build_letters_jobs() if works else ()),
+            *upkeep_jobs,
         ],
-        sensors=[build_sensor(name) for name in works],
-        resources={
-            "bus": BusResource(topics_yaml=str(Path(topics_yaml).resolve())),
-            "pyspark": BusPySparkResource(
-                spark_config=session_config(loaded.spec.spark),
-                project=str(loaded.folder.absolute()),
-            ),
-        },
+        sensors=[*map(build_sensor, works), build_observing(loaded, list(works))],
+        schedules=schedules,
+        resources=all_resources,
+        executor=executor,
     )
+
+
+def _resources(loaded: LoadedSpec, topics_yaml: Path) -> dict[str, Any]:
+    return {
+        "bus": BusResource(topics_yaml=str(topics_yaml.resolve())),
+        "pyspark": BusPySparkResource(
+            spark_config=session_config(loaded.spec.spark),
+            project=str(loaded.folder.absolute()),
+        ),
+    }
+
+
+def _job(
+    group: str, table: AssetsDefinition, resources: Mapping[str, Any], executor: ExecutorDefinition
+) -> JobDefinition:
+    """The job of a group's sensor, made from its table alone: Dagster looks at all assets for each
+    job that is left to it, which takes minutes for thousands."""
+    job = define_asset_job(
+        job_name(group),
+        selection=[table_key(group)],
+        executor_def=executor,
+        description=f"Works off one delivery of group {group}. Started by its sensor.",
+    )
+    alone = Definitions(assets=[table], jobs=[job], resources=resources)
+    return alone.resolve_job_def(job_name(group))
 
 
 def _works(loaded: LoadedSpec) -> dict[str, Work]:

@@ -6,6 +6,14 @@ from collections.abc import Iterator
 from dagster import AssetKey
 
 from dagster_bus.core.delivery import Delivery
+from dagster_bus.core.naming import (
+    dead_letters_path,
+    definition_name,
+    job_name,
+    sensor_name,
+    table_path,
+    topic_path,
+)
 from dagster_bus.errors import Problem
 from dagster_bus.spec.load import LoadedSpec
 
@@ -16,35 +24,32 @@ ATTEMPT_TAG = "dagster_bus/attempt"
 RANGES_TAG = "dagster_bus/ranges"
 
 
+REDRIVE, PURGE = "redrive_dead_letters", "purge_dead_letters"
+PRUNE, MAINTAIN = "prune_topics", "maintain_tables"
+LETTERS, CHECKS, OBSERVE = "all_dead_letters", "group_checks", "observe_bus"
+OWN = (
+    *(REDRIVE, PURGE, PRUNE, MAINTAIN, LETTERS, CHECKS, OBSERVE),
+    *(f"{job}_step" for job in (REDRIVE, PURGE, PRUNE, MAINTAIN)),
+    *(f"{job}_schedule" for job in (PRUNE, MAINTAIN)),
+)
+"""What the project as a whole has, whatever its groups are called."""
+
 RESERVED = {*keyword.kwlist, "context", "conf", "config", "meta", "type", "input", "output"} | {
     *("bool", "dict", "float", "int", "str", "arg_dict", "input_arg_dict", "output_arg_dict"),
 }
 """Names that no asset may have in Dagster."""
 
 
-def definition_name(name: str) -> str:
-    """A group's name as Dagster wants it. Group names have no underscores, so none collide."""
-    return name.replace("-", "_")
-
-
-def job_name(group: str) -> str:
-    return f"{definition_name(group)}_job"
-
-
-def sensor_name(group: str) -> str:
-    return f"{definition_name(group)}_sensor"
-
-
 def topic_key(topic: str) -> AssetKey:
-    return AssetKey([definition_name(segment) for segment in topic.split(".")])
+    return AssetKey(topic_path(topic))
 
 
 def table_key(group: str) -> AssetKey:
-    return AssetKey([definition_name(group)])
+    return AssetKey(table_path(group))
 
 
 def dead_letters_key(group: str) -> AssetKey:
-    return AssetKey([definition_name(group), "dead_letters"])
+    return AssetKey(dead_letters_path(group))
 
 
 def run_key(delivery: Delivery) -> str:
@@ -65,7 +70,7 @@ def run_tags(delivery: Delivery) -> dict[str, str]:
 
 def unusable_names(loaded: LoadedSpec) -> Iterator[Problem]:
     """Names that Dagster would refuse, or take for one another."""
-    taken: dict[str, str] = {}
+    taken = dict.fromkeys(OWN, "the bus's own work")
     names = [(topic_key(name).to_user_string(), ("topics", name)) for name in loaded.spec.topics]
     for group in loaded.spec.groups:
         path = ("groups", group)
@@ -73,6 +78,7 @@ def unusable_names(loaded: LoadedSpec) -> Iterator[Problem]:
             yield loaded.problem(path, f"{group!r} is a word that Dagster keeps for itself; rename")
         assets = (table_key(group), dead_letters_key(group))
         names += [(key.to_user_string(), path) for key in assets]
+        names += [("__".join(key.path), path) for key in assets if len(key.path) > 1]
         names += [(name, path) for name in (job_name(group), sensor_name(group))]
     for name, path in names:
         other = taken.setdefault(name, ".".join(path))

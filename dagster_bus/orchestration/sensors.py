@@ -18,9 +18,9 @@ from dagster import (
 
 from dagster_bus.core.breaker import Circuit
 from dagster_bus.core.groups import Group
+from dagster_bus.core.naming import job_name, sensor_name
 from dagster_bus.core.store import GroupProgress
 from dagster_bus.orchestration.dead_letters import dead_letters_now
-from dagster_bus.orchestration.names import job_name, sensor_name
 from dagster_bus.orchestration.requests import run_request
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.runs import look_at_runs

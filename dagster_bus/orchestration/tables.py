@@ -1,36 +1,39 @@
 """A group's table as a partitioned asset. Its run leases what its sensor has reserved."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
     Failure,
+    FreshnessPolicy,
     HourlyPartitionsDefinition,
     MaterializeResult,
     asset,
 )
 from dagster_pyspark import PySparkResource
 
+from dagster_bus.core.naming import definition_name
 from dagster_bus.core.window import FIRST_WINDOW, KEY_FORMAT
 from dagster_bus.errors import DeliveryError
-from dagster_bus.orchestration.names import (
-    DELIVERY_TAG,
-    RESERVATION_TAG,
-    definition_name,
-    table_key,
-    topic_key,
-)
+from dagster_bus.orchestration.columns import column_lineage
+from dagster_bus.orchestration.names import DELIVERY_TAG, RESERVATION_TAG, table_key, topic_key
+from dagster_bus.orchestration.places import place_in_file
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.working import work_off
 from dagster_bus.spark.processing import Work
 from dagster_bus.spec.load import LoadedSpec
+from dagster_bus.spec.models import GroupSpec
 
 BY_HAND = (
     "This table is filled by its sensor, and a run needs a delivery that the sensor has reserved. "
     "Turn the sensor on (Automation) and publish events; nothing was changed."
 )
 
+
+SHORTEST_FRESHNESS = timedelta(minutes=1, seconds=1)
+"""Dagster takes none that is shorter."""
 
 _KINDS = {"delta": "deltalake"}
 """What Dagster calls the formats of tables, where it has another name."""
@@ -51,8 +54,16 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         description=spec.description or f"The table of group {name}.",
         owners=spec.owners,
         group_name=definition_name(name),
-        kinds={"spark", *_formats(work)},
-        metadata={"group": name, "pipeline": work.name, **_places(work)},
+        kinds={"spark", *_formats(work), *({"sql"} if spec.sql else ())},
+        freshness_policy=_freshness(spec),
+        metadata={
+            "group": name,
+            "pipeline": work.name,
+            **({"publishes to": topic_key(work.publish)} if work.publish else {}),
+            **_places(work),
+            **column_lineage(loaded, name),
+            **place_in_file(loaded, ("groups", name)),
+        },
         output_required=False,
     )
     def table(
@@ -75,6 +86,17 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
             yield work_off(lambda: pyspark.spark_session, work, group, held)
 
     return table
+
+
+def _freshness(spec: GroupSpec) -> FreshnessPolicy | None:
+    """A table that gets no rows for longer than an event may wait is looked at with suspicion.
+    Dagster asks for materializations, so that a quiet topic looks the same as a group that hangs;
+    the checks can tell the two apart."""
+    if spec.slo is None or spec.slo.max_age is None:
+        return None
+    return FreshnessPolicy.time_window(
+        fail_window=max(timedelta(milliseconds=spec.slo.max_age), SHORTEST_FRESHNESS)
+    )
 
 
 def _places(work: Work) -> dict[str, str]:

@@ -1,24 +1,40 @@
 """A topic as an asset that others write: it has a place in the lineage, and no run of its own."""
 
-from dagster import AssetSpec, TableColumn, TableSchema
+from collections.abc import Iterable
 
-from dagster_bus.orchestration.names import topic_key
-from dagster_bus.spec.models import TopicSpec
+from dagster import AssetSpec
+
+from dagster_bus.orchestration.columns import table_schema
+from dagster_bus.orchestration.names import table_key, topic_key
+from dagster_bus.orchestration.places import place_in_file
+from dagster_bus.spec.load import LoadedSpec
+from dagster_bus.stores import is_mongo
 
 
-def build_topic_asset(name: str, topic: TopicSpec, columns: dict[str, str]) -> AssetSpec:
-    metadata: dict[str, object] = {"topic": name, "partitions": topic.partitions}
+def build_topic_assets(loaded: LoadedSpec) -> list[AssetSpec]:
+    """All topics, each downstream of the groups that publish to it."""
+    writers: dict[str, list[str]] = {}
+    for group, spec in loaded.spec.groups.items():
+        if spec.publish is not None:
+            writers.setdefault(spec.publish, []).append(group)
+    return [_spec(loaded, name, writers.get(name, ())) for name in loaded.topics]
+
+
+def _spec(loaded: LoadedSpec, name: str, writers: Iterable[str]) -> AssetSpec:
+    topic, columns = loaded.topics[name], loaded.columns_of_topic(name)
+    metadata: dict[str, object] = {
+        "topic": name,
+        "partitions": topic.partitions,
+        **place_in_file(loaded, ("topics", name)),
+    }
     if columns:
         metadata["dagster/column_schema"] = table_schema(columns)
     return AssetSpec(
         key=topic_key(name),
+        deps=[table_key(group) for group in writers],
         description=topic.description or None,
         owners=topic.owners,
         group_name="topics",
-        kinds={"topic"},
+        kinds={"topic", "mongodb" if is_mongo(loaded.spec.store) else "sqlite"},
         metadata=metadata,
     )
-
-
-def table_schema(fields: dict[str, str]) -> TableSchema:
-    return TableSchema(columns=[TableColumn(name, type_) for name, type_ in fields.items()])

@@ -18,6 +18,7 @@ from dagster_bus.core.groups import Group
 from dagster_bus.core.isolating import Findings
 from dagster_bus.core.lease import Keeper, kept
 from dagster_bus.errors import BusError, DeliveryError, StoreError
+from dagster_bus.orchestration.columns import table_schema
 from dagster_bus.spark.isolation import is_worth_isolating, set_poison_apart
 from dagster_bus.spark.processing import OpenSession, Result, Work, is_in_table, process
 
@@ -45,9 +46,9 @@ def work_off(
                 group.hand_back(held)
             raise
         if keeper.held.state is not State.DONE:
-            _settle(group, held, result)
+            _settle(group, work, held, result)
     seconds = time.monotonic() - started
-    return MaterializeResult(metadata=_metadata(group, held, result, found, seconds))
+    return MaterializeResult(metadata=_metadata(group, work, held, result, found, seconds))
 
 
 def _isolated(open_session: OpenSession, work: Work, group: Group, keeper: Keeper) -> Findings:
@@ -66,12 +67,13 @@ def _isolates(group: Group, held: Delivery) -> bool:
     return held.exhausted and isolates and is_worth_isolating(held)
 
 
-def _settle(group: Group, held: Delivery, result: Result) -> None:
-    """Say that the work is done. The table has the rows: failing to say so is no failed attempt."""
+def _settle(group: Group, work: Work, held: Delivery, result: Result) -> None:
+    """Say that the work is done, and publish what came of it. The table has the rows: failing to
+    say so is no failed attempt."""
     try:
-        group.settle(held, filtered=result.filtered)
+        group.settle(held, filtered=result.filtered, publishing=result.outgoing)
     except BusError as error:
-        raise _left_to_the_next(error) from error
+        raise _left_to_the_next(work, error) from error
 
 
 def _failed(group: Group, held: Delivery, work: Work, error: Exception) -> Failure:
@@ -83,7 +85,7 @@ def _failed(group: Group, held: Delivery, work: Work, error: Exception) -> Failu
     notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     try:
         if is_in_table(work, held):
-            return _left_to_the_next(error)
+            return _left_to_the_next(work, error)
         if _isolates(group, held):  # what is left was not to blame so far
             group.hand_back(held)
             then = "What did not fail alone could not be done either, and the next run tries again"
@@ -97,7 +99,13 @@ def _failed(group: Group, held: Delivery, work: Work, error: Exception) -> Failu
         )
 
 
-def _left_to_the_next(error: Exception) -> Failure:
+def _left_to_the_next(work: Work, error: Exception) -> Failure:
+    if not work.tables:
+        return Failure(
+            f"The work was done, and this run could not say so: {error}. Nothing was published; "
+            "the next run does it again.",
+            allow_retries=False,
+        )
     return Failure(
         f"The table has the rows, and this run could not say so: {message_of(error)}. "
         "The next run finds them there, and settles.",
@@ -122,7 +130,12 @@ def _end_of(delivery: Delivery, notes: str = "") -> Failure:
 
 
 def _metadata(
-    group: Group, held: Delivery, result: Result, found: Findings, seconds: float
+    group: Group,
+    work: Work,
+    held: Delivery,
+    result: Result,
+    found: Findings,
+    seconds: float,
 ) -> dict[str, Any]:
     metadata = {
         "rows": result.rows,
@@ -134,9 +147,12 @@ def _metadata(
         "seconds": round(seconds, 3),
         "delivery": held.id,
         "already in the table": result.repeated,
+        **({"published": result.published} if work.publish else {}),
         **{f"refused: {reason}": count for reason, count in result.refused.items()},
         **{f"dropped: {condition}": count for condition, count in result.dropped.items()},
     }
+    if result.columns:
+        metadata["dagster/column_schema"] = table_schema(result.columns)
     if found.trials:
         metadata |= {"failed alone": len(found.poison), "trials": found.trials}
     with suppress(StoreError):  # the work is done, whatever becomes of this look

@@ -25,6 +25,7 @@ def build_work(loaded: LoadedSpec, name: str) -> Work:
         tables=_tables(loaded, name),
         expectations=tuple(_expectation(each, said) for each, said in spec.expect.items()),
         corrupt=spec.corrupt,
+        publish=spec.publish,
         compacted=any(loaded.topics[each].compaction for each in loaded.topics_of(name)),
     )
 

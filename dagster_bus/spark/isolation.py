@@ -18,7 +18,8 @@ from dagster_bus.errors import DeliveryError, PipelineError, StoreError
 from dagster_bus.spark.expecting import PLACE, judge, unjudged, without_corrupt
 from dagster_bus.spark.frames import EVENT
 from dagster_bus.spark.pipeline import Produced
-from dagster_bus.spark.processing import Work, events_of, produce
+from dagster_bus.spark.processing import Work, events_of, produce, rows_to_publish
+from dagster_bus.spark.publishing import prepare_rows
 
 LOGGER = logging.getLogger("dagster_bus")
 
@@ -92,7 +93,10 @@ class _Trials:
             produced = produce(self._work, self._events.filter(_inside(ranges)))
             for frame in unjudged(produced, self._work.expectations):
                 frame.write.format("noop").mode("overwrite").save()
-            if self._strict:
+            if self._work.publish is not None:
+                rows = rows_to_publish(self._work, produced, keep=lambda frame: frame)
+                prepare_rows(rows, self._work.publish, self._keeper)
+            elif self._strict:
                 judge(Produced(produced.results), self._strict, keep=lambda frame: frame)
         except (DeliveryError, StoreError):
             raise

@@ -59,6 +59,9 @@ def _work(loaded: LoadedSpec, place: Path) -> Iterator[Problem]:
     if "sql" in written and "results" in loaded.keys(*place, "table"):
         message = "a query has one result (remove this, or write a pipeline)"
         yield wrong(loaded, (*place, "table", "results"), message)
+    if "publish" in written and "results" in loaded.keys(*place, "table"):
+        message = "only the rows of a single result can be published (remove this, or `results`)"
+        yield wrong(loaded, (*place, "publish"), message)
     if "params" in written and "sql" not in written:
         yield wrong(loaded, (*place, "params"), "only sql has parameters (remove this)")
 

@@ -26,15 +26,22 @@ class LoadedSpec:
         self.schemas = schemas
         """What payloads look like, by topic; documents are read, models not yet imported."""
         self._source = source
+        self._order = {name: place for place, name in enumerate(self.topics)}
+        self._topics_of: dict[str, tuple[str, ...]] = {}
 
     def topics_of(self, group: str) -> tuple[str, ...]:
         """The topics that a group's patterns select, in the file's order. A pattern never
         means the topic that the group itself publishes to: it would read what it wrote."""
+        if (known := self._topics_of.get(group)) is None:
+            known = self._topics_of[group] = self._select(group)
+        return known
+
+    def _select(self, group: str) -> tuple[str, ...]:
         spec = self.spec.groups[group]
         chosen = {name for pattern in spec.topics for name in matching(pattern, self.topics)}
         if spec.publish not in spec.topics:
             chosen.discard(spec.publish or "")
-        return tuple(name for name in self.topics if name in chosen)
+        return tuple(sorted(chosen, key=self._order.__getitem__))
 
     def columns_of_topic(self, topic: str) -> dict[str, str]:
         """The payload columns of a topic. Raises SpecError if they come from a model that cannot be

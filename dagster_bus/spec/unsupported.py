@@ -12,8 +12,8 @@ from dagster_bus.spec.wrong import wrong
 UNSUPPORTED: Mapping[str, Sequence[str]] = {
     "topics.NAME": ("acl",),
     "groups.NAME": (
-        *("window", "job", "assets", "publish"),
-        *("slo", "dead_letters", "pool", "tags"),
+        *("window", "job", "assets"),
+        *("pool", "tags"),
     ),
 }
 """Keys of which any value but the default is asked for in vain."""
@@ -22,12 +22,13 @@ UNSUPPORTED: Mapping[str, Sequence[str]] = {
 def not_yet(loaded: LoadedSpec, group: str | None = None) -> Iterator[Problem]:
     """What the file, or one group, asks for in vain."""
     spec = loaded.spec
+    if group is not None:
+        yield from _asked(loaded, ("groups", group), spec.groups[group])
+        return
     for name, topic in spec.topics.items():
-        if group is None:
-            yield from _asked(loaded, ("topics", name), topic)
+        yield from _asked(loaded, ("topics", name), topic)
     for name, declared in spec.groups.items():
-        if group in (None, name):
-            yield from _asked(loaded, ("groups", name), declared)
+        yield from _asked(loaded, ("groups", name), declared)
 
 
 def _asked(loaded: LoadedSpec, place: tuple[str, ...], model: BaseModel) -> Iterator[Problem]:

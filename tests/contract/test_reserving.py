@@ -1,6 +1,7 @@
 """What a group reserves: where it begins, how batches are cut, when it pauses, where it is sent."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -243,7 +244,7 @@ def begin_probe(store: Store, clock: FakeClock) -> tuple[Group, Delivery]:
     "left_out", [{"filtered": 2}, {"expired": 2}, {"filtered": 1, "expired": 1}]
 )
 def test_a_probe_of_which_nothing_was_processed_leaves_the_decision_to_the_next_one(
-    store: Store, clock: FakeClock, left_out: dict[str, int]
+    store: Store, clock: FakeClock, left_out: dict[str, Any]
 ) -> None:
     group, probe = begin_probe(store, clock)
     group.settle(probe, **left_out)

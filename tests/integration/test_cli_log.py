@@ -320,3 +320,31 @@ def test_long_work_shows_its_progress_on_a_screen(folder: Path) -> None:
     assert said.returncode == 0
     assert "orders.ndjson" in said.stdout
     assert "3,000 events published" in said.stdout
+
+
+def test_topics_and_groups_have_names_in_dagster_that_are_told_without_the_store(
+    tmp_path: Path,
+) -> None:
+    folder = write_topics(tmp_path).parent
+    told = json.loads(call(folder, "topics", "--dagster", "--json").stdout)
+    assert told[0] == {
+        "kind": "topic",
+        "name": "orders.created",
+        "asset": "orders/created",
+        "dead_letters": None,
+        "job": None,
+        "sensor": None,
+    }
+    assert told[-1] == {
+        "kind": "group",
+        "name": "order-table",
+        "asset": "order_table",
+        "dead_letters": "order_table/dead_letters",
+        "job": "order_table_job",
+        "sensor": "order_table_sensor",
+    }
+    assert "order_table_sensor" in call(folder, "topics", "--dagster", "orders.*").stdout
+    assert "order_table" not in call(folder, "topics", "--dagster", "stock").stdout
+    wrong = call(folder, "topics", "--dagster", "nothing")
+    assert "topic 'nothing' is not declared" in wrong.stderr
+    assert not (folder / "bus.db").exists()

@@ -19,9 +19,10 @@ from dagster_bus.core.groups import Group
 from dagster_bus.core.letters import Chosen
 from dagster_bus.core.store import Tally
 from dagster_bus.errors import StoreUnusable
-from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
+from dagster_bus.orchestration.dead_letters import build_dead_letters
 from dagster_bus.spark.tables import Written
 from dagster_bus.spark.tables.delta import DeltaSink
+from dagster_bus.spec.load import load_spec
 from tests.support.dagster_project import DEAD, JOB, Project, failure_of
 from tests.support.project import write_topics
 
@@ -232,11 +233,11 @@ def test_a_sensor_says_that_its_group_has_stopped(
 
 def test_the_dead_letter_asset_can_be_looked_at_again_by_hand(project: Project) -> None:
     result = materialize(
-        [build_dead_letters_asset("order-table")],
+        build_dead_letters(load_spec(project.file), ["order-table"]),
         instance=project.instance,
         resources={"bus": BusResource(topics_yaml=str(project.file))},
     )
-    (event,) = result.asset_materializations_for_node("order_table__dead_letters")
+    (event,) = result.asset_materializations_for_node("all_dead_letters")
     assert event.metadata["dead letters"].value == 0
 
 

@@ -31,19 +31,19 @@ class Project:
         self.instance = instance
         self.defs: Definitions = load_definitions(file)
 
-    def publish(self, count: int) -> None:
+    def publish(self, count: int, first: int = 0) -> None:
         with Bus.open(self.file) as bus:
-            bus.publish_many("orders.created", [{"n": n} for n in range(count)])
+            bus.publish_many("orders.created", [{"n": first + n} for n in range(count)])
 
-    def tick(self, cursor: str | None = None) -> SensorResult:
-        sensor = self.defs.resolve_sensor_def(SENSOR)
+    def tick(self, cursor: str | None = None, sensor: str = SENSOR) -> SensorResult:
+        found = self.defs.resolve_sensor_def(sensor)
         context = build_sensor_context(
             instance=self.instance,
             cursor=cursor,
             resources={"bus": BusResource(topics_yaml=str(self.file))},
             definitions=self.defs,
         )
-        result = sensor(context)
+        result = found(context)
         assert isinstance(result, SensorResult)
         return result
 
@@ -51,8 +51,8 @@ class Project:
         (request,) = self.tick().run_requests or []
         return request
 
-    def run(self, request: RunRequest) -> Any:
-        return self.defs.resolve_job_def(JOB).execute_in_process(
+    def run(self, request: RunRequest, job: str = JOB) -> Any:
+        return self.defs.resolve_job_def(job).execute_in_process(
             instance=self.instance,
             partition_key=request.partition_key,
             tags=dict(request.tags),

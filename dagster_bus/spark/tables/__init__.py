@@ -5,7 +5,13 @@ from dagster_bus.spark.tables.declared import declared_table, tables_at
 from dagster_bus.spark.tables.delta import DeltaSink
 from dagster_bus.spark.tables.files import FileSink
 from dagster_bus.spark.tables.maintaining import Maintained, maintain
-from dagster_bus.spark.tables.reading import WindowFiles, describe_windows, read_table
+from dagster_bus.spark.tables.reading import (
+    WindowFiles,
+    describe_windows,
+    holds,
+    read_table,
+    read_written,
+)
 from dagster_bus.spark.tables.replacing import open_replacement, replace_window
 from dagster_bus.spark.tables.table import Replacement, Sink, Table, Written
 
@@ -18,10 +24,12 @@ __all__ = [
     "Written",
     "declared_table",
     "describe_windows",
+    "holds",
     "maintain",
     "open_replacement",
     "open_sink",
     "read_table",
+    "read_written",
     "replace_window",
     "tables_at",
 ]

@@ -40,10 +40,17 @@ class DeltaSink:
         """Whether the table holds this delivery's rows already."""
         return self._table is not None and self._version(self._table, self._delivery.id) is not None
 
+    def brought(self) -> Written | None:
+        """The files of the delivery's commit. They stay until it is settled, also if the table has
+        others in their place by then."""
+        if self._table is None:
+            return None
+        token = self._version(self._table, self._delivery.id)
+        return None if token is None else self._delta.written(self._table, self._spool(token))
+
     def write(self, rows: DataFrame) -> Written:
         """Have Spark write the rows, under a folder that only this lease uses."""
-        folder = f"{WINDOW}={self._delivery.window}/{self._delivery.id}-{self._delivery.token}"
-        return self._delta.write(self._table, rows, folder)
+        return self._delta.write(self._table, rows, self._spool(self._delivery.token))
 
     def commit(self, written: Written) -> None:
         """Make the rows visible, once. Raises LeaseLost if another worker fenced this one off."""
@@ -52,6 +59,10 @@ class DeltaSink:
             self._table = self._open()
         if not self.committed():
             self._log(written, self._delivery.id, self._fence_name)
+
+    def _spool(self, token: int) -> str:
+        """The folder of one lease on the delivery."""
+        return f"{WINDOW}={self._delivery.window}/{self._delivery.id}-{token}"
 
     def _fence_off(self) -> None:
         """Write this lease's token into the log. A table that does not exist yet is made for it,

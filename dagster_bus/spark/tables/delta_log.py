@@ -84,6 +84,12 @@ class DeltaLog:
             files = Storage(self.table).parquet_files(folder)
         return Written(columns, files, sum(file.rows for file in files))
 
+    def written(self, table: DeltaTable, folder: str) -> Written:
+        """What was written to a folder before."""
+        with secrets_kept(self.table):
+            files = Storage(self.table).parquet_files(folder)
+        return Written(columns_of(table), files, sum(file.rows for file in files))
+
     def append(
         self, table: DeltaTable, window: str, written: Written, names: dict[str, int], note: str
     ) -> None:

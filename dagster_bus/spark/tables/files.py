@@ -43,6 +43,14 @@ class FileSink:
             id in self._folder.entries(window) or id in self._folder.remembered(window).deliveries
         )
 
+    def brought(self) -> Written | None:
+        """The files under the delivery's name, unless others have taken the window's place."""
+        own = self._folder.window(self._delivery.window) / self._delivery.id
+        columns = self._folder.columns()
+        if columns is None or not own.exists():
+            return None
+        return Written(columns, tuple(data_files(own, self._folder.root)), 0)
+
     def write(self, rows: DataFrame) -> Written:
         """Have Spark write the rows into the spool of this lease."""
         return write_files(self._folder, rows, self._spool)

@@ -1,6 +1,6 @@
 """A table as Spark and as people see it: its rows, its windows and its files."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
@@ -11,7 +11,7 @@ from dagster_bus.spark.tables.columns import with_window
 from dagster_bus.spark.tables.delta_log import DeltaLog, columns_of, data_files
 from dagster_bus.spark.tables.folder import Folder
 from dagster_bus.spark.tables.storage import secrets_kept, spark_options, spark_path
-from dagster_bus.spark.tables.table import DataFile, Table
+from dagster_bus.spark.tables.table import DataFile, Table, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,15 @@ def contents(table: Table) -> Contents:
     return _of_delta(DeltaLog(table).open()) if table.format == "delta" else _of_folder(table)
 
 
+def holds(table: Table, window: str, delivery: str) -> bool:
+    """Whether a delivery has come into a table, as the table remembers it."""
+    if table.format == "delta":
+        opened = DeltaLog(table).open()
+        return opened is not None and opened.transaction_version(delivery) is not None
+    folder = Folder(table)
+    return delivery in folder.entries(window) | folder.remembered(window).deliveries
+
+
 def describe_windows(table: Table) -> list[WindowFiles]:
     """The windows of a table, oldest first."""
     return contents(table).windows(counted=table.format == "delta")
@@ -62,20 +71,38 @@ def read_table(
     found = contents(table)
     if found.columns is None:
         return None
-    columns = with_window(found.columns)
-    root = spark_path(table.path).rstrip("/")
-    paths = [
-        f"{root}/{file.path}"
-        for window, files in sorted(found.files.items())
-        for file in files
+    files = [
+        file
+        for window, some in sorted(found.files.items())
+        for file in some
         if windows is None or window in windows
     ]
+    return _read(spark, table, files, with_window(found.columns), basePath=_root(table))
+
+
+def read_written(spark: SparkSession, table: Table, written: Written) -> DataFrame:
+    """Rows that were written to a table's folder, whether the table has them already or not."""
+    return _read(spark, table, written.files, written.columns)
+
+
+def _read(
+    spark: SparkSession,
+    table: Table,
+    files: Iterable[DataFile],
+    columns: StructType,
+    **options: str,
+) -> DataFrame:
+    paths = [f"{_root(table)}/{file.path}" for file in files]
     if not paths:
         return spark.createDataFrame([], columns)
-    reader = spark.read.schema(columns).options(**spark_options(table.options))
+    reader = spark.read.schema(columns).options(**spark_options(table.options), **options)
     kind = "parquet" if table.format == "delta" else table.format
     with secrets_kept(table):
-        return reader.option("basePath", root).format(kind).load(paths)
+        return reader.format(kind).load(paths)
+
+
+def _root(table: Table) -> str:
+    return spark_path(table.path).rstrip("/")
 
 
 def _of_delta(table: DeltaTable | None) -> Contents:

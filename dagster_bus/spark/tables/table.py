@@ -52,6 +52,10 @@ class Sink(Protocol):
     def committed(self) -> bool:
         """Whether the table holds this delivery's rows already."""
 
+    def brought(self) -> Written | None:
+        """What the delivery has brought into the table; None if that cannot be told apart from
+        other rows any more."""
+
     def write(self, rows: DataFrame) -> Written:
         """Have Spark write the rows where nobody sees them. Raises TableError, before anything is
         written, if they do not fit the table."""
