@@ -12,6 +12,7 @@ from dagster_bus.orchestration.sensors import build_sensor
 from dagster_bus.orchestration.sessions import BusPySparkResource
 from dagster_bus.orchestration.tables import build_table_asset
 from dagster_bus.orchestration.topics import build_topic_asset
+from dagster_bus.orchestration.windows import unusable_windows
 from dagster_bus.orchestration.works import build_work
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.session import session_config, use_this_python
@@ -58,7 +59,7 @@ def load_definitions(topics_yaml: str | Path) -> Definitions:
 def _works(loaded: LoadedSpec) -> dict[str, Work]:
     """What each group does. Pipelines are imported now, so that a typing mistake costs no event."""
     works = {}
-    problems = list(unusable_names(loaded))
+    problems = [*unusable_names(loaded), *unusable_windows(loaded)]
     for name, spec in loaded.spec.groups.items():
         problems += not_yet(loaded, name)
         if spec.pipeline is None and spec.sql is None:  # somebody else reads it

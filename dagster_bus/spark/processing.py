@@ -22,6 +22,7 @@ from dagster_bus.errors import EventRefused
 from dagster_bus.spark.expecting import (
     Expectation,
     Judged,
+    Keep,
     judge,
     split_off_corrupt,
     without_refused,
@@ -87,11 +88,8 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
         filtered = keeper.held.size - events.count() if _may_miss_some(work, keeper.held) else 0
         if all(sink.committed() for sink in sinks.values()):
             return Result(filtered=filtered, repeated=True)
-        refused: dict[Place, str] = {}
-        if work.corrupt == "dead_letter":
-            events, refused = split_off_corrupt(events, keep)
-        judged = judge(produce(work, events), work.expectations, keep)
-        refused |= judged.refused
+        judged = judged_rows(work, events, keep)
+        refused = judged.refused
         written: list[Written] = []
         if not refused or keeper.report(_refusal(refused)).state is not State.DONE:
             written = _committed(sinks, judged, refused, keeper)
@@ -115,6 +113,16 @@ def events_of(spark: SparkSession, work: Work, keeper: Keeper, ranges: Ranges) -
     )
 
 
+def judged_rows(work: Work, events: DataFrame, keep: Keep) -> Judged:
+    """What comes of some events, and which of them are refused."""
+    corrupt: dict[Place, str] = {}
+    if work.corrupt == "dead_letter":
+        events, corrupt = split_off_corrupt(events, keep)
+    judged = judge(produce(work, events), work.expectations, keep)
+    judged.refused = corrupt | judged.refused
+    return judged
+
+
 def produce(work: Work, events: DataFrame) -> Produced:
     return apply_pipeline(work.pipeline, events, name=work.name, names=tuple(work.tables))
 
@@ -136,15 +144,15 @@ def _committed(
 
 
 def _refusal(refused: Mapping[Place, str]) -> Report:
+    return Report(refused=tuple(failures_of(refused)))
+
+
+def failures_of(refused: Mapping[Place, str]) -> list[Failed]:
     """Events of one reason die together, and each of them alone."""
     by_reason: dict[str, list[Place]] = {}
     for place, reason in refused.items():
         by_reason.setdefault(reason, []).append(place)
-    return Report(
-        refused=tuple(
-            Failed(covering(places), EventRefused(reason)) for reason, places in by_reason.items()
-        )
-    )
+    return [Failed(covering(places), EventRefused(reason)) for reason, places in by_reason.items()]
 
 
 def _may_miss_some(work: Work, held: Delivery) -> bool:

@@ -12,7 +12,7 @@ from dagster_bus.spec.wrong import wrong
 UNSUPPORTED: Mapping[str, Sequence[str]] = {
     "topics.NAME": ("acl",),
     "groups.NAME": (
-        *("window", "job", "assets", "publish"),
+        *("job", "assets", "publish"),
         *("slo", "dead_letters", "pool", "tags"),
     ),
 }
