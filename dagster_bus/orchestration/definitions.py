@@ -7,6 +7,7 @@ from dagster import Definitions, define_asset_job, in_process_executor
 from dagster_bus.errors import PipelineError, SpecError
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
 from dagster_bus.orchestration.names import job_name, table_key, unusable_names
+from dagster_bus.orchestration.replaying import build_replay_job
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.sensors import build_sensor
 from dagster_bus.orchestration.sessions import BusPySparkResource
@@ -37,13 +38,16 @@ def load_definitions(topics_yaml: str | Path) -> Definitions:
             *(build_dead_letters_asset(name) for name in works),
         ],
         jobs=[
-            define_asset_job(
-                job_name(name),
-                selection=[table_key(name)],
-                executor_def=in_process_executor,  # a run is one process
-                description=f"Works off one delivery of group {name}. Started by its sensor.",
-            )
-            for name in works
+            *(
+                define_asset_job(
+                    job_name(name),
+                    selection=[table_key(name)],
+                    executor_def=in_process_executor,  # a run is one process
+                    description=f"Works off one delivery of group {name}. Started by its sensor.",
+                )
+                for name in works
+            ),
+            *([build_replay_job(works)] if works else []),
         ],
         sensors=[build_sensor(name) for name in works],
         resources={

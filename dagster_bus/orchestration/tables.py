@@ -47,7 +47,6 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         kinds={"spark", *_formats(work)},
         metadata={"group": name, "pipeline": work.name, **_places(work)},
         output_required=False,
-        backfill_policy=BackfillPolicy.multi_run(WINDOWS_A_RUN),
     )
     def table(
         context: AssetExecutionContext, bus: BusResource, pyspark: PySparkResource
@@ -69,7 +68,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
             )
             yield work_off(lambda: pyspark.spark_session, work, group, held)
 
-    return table
+    return table.with_attributes(backfill_policy=BackfillPolicy.multi_run(WINDOWS_A_RUN))
 
 
 def _places(work: Work) -> dict[str, str]:

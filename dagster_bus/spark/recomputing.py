@@ -23,7 +23,7 @@ from dagster_bus.spark.frames import frame_of, read_events
 from dagster_bus.spark.processing import Work, failures_of, judged_rows
 from dagster_bus.spark.tables import Table, describe_windows, open_replacement
 
-TRIES = 10
+TRIES = 5
 """How often a replacement is decided anew when deliveries come in between."""
 
 LONGEST_WINDOW = timedelta(days=31)
@@ -84,8 +84,9 @@ def _recompute(
             kept.callback(frame.persist().unpersist)
             return frame
 
-        events = keep(_events(spark, work, past))
-        filtered = past.size - events.count()
+        events = _events(spark, work, past)
+        may_miss_some = bool(work.wanted or work.compacted)
+        filtered = past.size - events.count() if may_miss_some else 0
         judged = judged_rows(work, events, keep)
         written = {
             result: each.write(without_refused(judged.results[result], judged.refused))

@@ -1,6 +1,6 @@
 """Windows made anew from the log, whatever the live group does at the same time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from dagster_bus.spark.expecting import Expectation
 from dagster_bus.spark.pipeline import ONLY
 from dagster_bus.spark.recomputing import Recomputed, recompute
 from dagster_bus.spark.tables import Table, open_sink
-from tests.conftest import STORES, new_store_url
+from tests.conftest import new_store_url
 from tests.support.spark_work import Workshop
 from tests.support.tables import rows_of
 
@@ -42,7 +42,7 @@ class Desk(Workshop):
     def anew(self, name: str = "mend") -> Recomputed:
         return recompute(self._spark, self.work, self.group, WINDOW, name=name, worker="operator")
 
-    def gives_tenfold(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def gives_tenfold(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Let the pipeline give other rows, while something happens when it is used next."""
         todo = [meanwhile]
 
@@ -55,16 +55,29 @@ class Desk(Workshop):
 
 
 @pytest.fixture
-def desk(spark: SparkSession, tmp_path: Path) -> Desk:
-    return Desk(spark, f"sqlite:///{tmp_path}/bus.db", tmp_path)
+def desk(spark: SparkSession, tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(spark, new_store_url("sqlite", tmp_path), tmp_path)
+    with desk.bus:
+        yield desk
 
 
-@pytest.mark.parametrize("kind", STORES)
-@pytest.mark.parametrize("format", ["delta", "parquet"])
-def test_a_window_has_the_rows_of_todays_pipeline_and_the_others_stay(
-    spark: SparkSession, tmp_path: Path, kind: str, format: str
-) -> None:
+@pytest.fixture(
+    params=[("sqlite", "delta"), ("sqlite", "parquet"), ("mongo", "delta")], ids="-".join
+)
+def shown(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+) -> Iterator[tuple[Desk, str]]:
+    """On every store, and with every kind of table."""
+    kind, format = request.param
     desk = Desk(spark, new_store_url(kind, tmp_path), tmp_path)
+    with desk.bus:
+        yield desk, format
+
+
+def test_a_window_has_the_rows_of_todays_pipeline_and_the_others_stay(
+    shown: tuple[Desk, str], tmp_path: Path
+) -> None:
+    desk, format = shown
     table = Table(str(tmp_path / "table"), format)
     desk.work = replace(desk.work, tables={ONLY: table})
     before = HOURLY.at(NOW - HOUR_MS).key
@@ -109,7 +122,7 @@ def test_a_delivery_that_commits_meanwhile_is_there_once(desk: Desk) -> None:
     desk.lives(1, 2)
     desk.says(3, 4)
     held = desk.take()
-    desk.gives_tenfold(meanwhile=lambda: desk.run(held) and None)
+    desk.gives_tenfold(meanwhile=lambda: desk.run(held))
     found = desk.anew()
     assert found.events == 4, "it was decided anew"
     assert desk.numbers() == [10, 20, 30, 40]
@@ -178,7 +191,7 @@ def test_refused_events_become_dead_letters_once_and_can_come_back(desk: Desk) -
     desk.lives(1, 2, 3)
     desk.gives_tenfold()
     desk.work = replace(desk.work, expectations=(Expectation("small", "n < 30"),))
-    assert desk.anew().refused == {"small": 1}
+    assert desk.anew().refused == {"expect.small: n < 30": 1}
     assert desk.numbers() == [10, 20]
     (letter,) = desk.letters()
     assert letter.event.payload == {"n": 3, "name": "x"}
@@ -191,14 +204,14 @@ def test_refused_events_become_dead_letters_once_and_can_come_back(desk: Desk) -
 
     patch = [{"op": "replace", "path": "/n", "value": 2}]
     list(desk.bus.dead_letters("readers").redrive(Chosen(ids=(letter.id,)), patch=patch))
-    assert desk.anew("while it is on its way").to_come == 1
+    assert desk.anew("on-its-way").to_come == 1
     desk.run()
     assert desk.numbers() == [10, 20, 20]
     assert desk.anew("patched").events == 3
     assert desk.numbers() == [10, 20, 20], "what was sent back is read as it was sent"
 
     desk.work = replace(desk.work, expectations=(Expectation("smaller", "n < 20"),))
-    assert desk.anew("refused twice").refused == {"smaller": 2}
+    assert desk.anew("refused-twice").refused == {"expect.smaller: n < 20": 2}
     assert desk.numbers() == [10]
     assert [each.event.payload["n"] for each in desk.letters()] == [2, 2]
     assert desk.group.progress().tally == Tally(processed=1, dead_lettered=2)
@@ -237,7 +250,7 @@ def test_a_window_that_retention_has_begun_to_take_is_refused(desk: Desk) -> Non
     for partition in (0, 1):
         store.trim(TopicPartition("orders", partition), 100, 100)
     with pytest.raises(EventsGone, match="the log begins at offset"):
-        desk.anew("nothing is left")
+        desk.anew("nothing-left")
 
 
 def test_a_table_that_was_divided_otherwise_is_left_alone(desk: Desk) -> None:
