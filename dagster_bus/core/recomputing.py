@@ -155,7 +155,7 @@ def _require_all(store: Store, topics: Sequence[str], window: Window, spans: Ran
                 f"{window.key}: the log begins at offset {bounds.first}. The window's rows stay as "
                 "they are"
             )
-        if at in inside and inside[at].first < bounds.compacted_to:
+        if at in inside and inside[at].first <= bounds.compacted_to:
             raise EventsGone(
                 f"compaction has been through window {window.key} of {name}, and took out events "
                 "whose rows would be lost. The window's rows stay as they are"
