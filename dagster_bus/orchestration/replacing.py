@@ -4,16 +4,14 @@ It has no delivery: the windows that were chosen are made anew from the log, eac
 atomically, while the group goes on. Nothing is published again.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from dagster import AssetExecutionContext, Failure, MaterializeResult
-from pyspark.sql import SparkSession
 
 from dagster_bus.core.groups import Group
 from dagster_bus.core.window import Window
 from dagster_bus.errors import BusError
-from dagster_bus.spark.processing import Work
+from dagster_bus.spark.processing import OpenSession, Work
 from dagster_bus.spark.recomputing import Recomputed, recompute
 
 NO_WINDOW = (
@@ -29,7 +27,7 @@ NO_TABLE = (
 
 def replace_windows(
     context: AssetExecutionContext,
-    open_session: Callable[[], SparkSession],
+    open_session: OpenSession,
     work: Work,
     group: Group,
 ) -> MaterializeResult[None]:
@@ -44,7 +42,7 @@ def replace_windows(
     for key in keys:
         window = group.config.windows.find(key)
         assert window is not None, key  # noqa: S101  (the partitions are the windows)
-        metadata = _metadata(_replaced(context, open_session(), work, group, window), window)
+        metadata = _metadata(_replaced(context, open_session, work, group, window), window)
         if len(keys) > 1:
             context.add_asset_metadata(metadata, partition_key=key)
     return MaterializeResult(metadata=metadata if len(keys) == 1 else None)
@@ -52,14 +50,16 @@ def replace_windows(
 
 def _replaced(
     context: AssetExecutionContext,
-    spark: SparkSession,
+    open_session: OpenSession,
     work: Work,
     group: Group,
     window: Window,
 ) -> Recomputed:
     run_id = context.run.run_id
     try:
-        found = recompute(spark, work, group, window, name=f"by-hand-{run_id}", worker=run_id)
+        found = recompute(
+            open_session(), work, group, window, name=f"by-hand-{run_id}", worker=run_id
+        )
     except Exception as error:
         told = str(error) if isinstance(error, BusError) else f"{type(error).__name__}: {error}"
         raise Failure(

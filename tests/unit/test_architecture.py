@@ -38,7 +38,7 @@ ONLY_IN = {
     "dagster_pyspark": {"orchestration"},
     "pyspark": {"spark"},
     "deltalake": {"spark"},
-    "pydantic": {"spec", "schemas"},
+    "pydantic": {"spec", "schemas", "orchestration"},
     "pydantic_core": {"spec", "schemas"},
     "jsonschema_rs": {"schemas"},
     "pymongo": {"stores"},
