@@ -75,7 +75,7 @@ def build_replay_job(works: Mapping[str, Work]) -> JobDefinition:
             raise _failure(f"no group {config.group!r} has a pipeline (there are: {known})")
         with bus.open() as opened:
             group = _replay(context, config, opened)
-            beside = replace(work, tables=_tables_beside(work.tables, config.name))
+            beside = replace(work, tables=tables_beside(work.tables, config.name))
             _work_all_off(context, lambda: pyspark.spark_session, beside, group)
             yield Output(None, metadata=_account(group, beside))
 
@@ -93,13 +93,15 @@ def build_replay_job(works: Mapping[str, Work]) -> JobDefinition:
     return replay
 
 
-def table_beside(table: Table, name: str) -> Table:
-    """Where the rows of a replay go."""
-    return replace(table, path=f"{table.path.rstrip('/')}__replay_{name}")
+def tables_beside(tables: Mapping[str, Table], name: str) -> dict[str, Table]:
+    """Where the rows of a replay go: beside the folder that has the tables of all results."""
+    return {result: _beside(table, result, name) for result, table in tables.items()}
 
 
-def _tables_beside(tables: Mapping[str, Table], name: str) -> dict[str, Table]:
-    return {result: table_beside(table, name) for result, table in tables.items()}
+def _beside(table: Table, result: str, name: str) -> Table:
+    folder = table.path.rstrip("/").removesuffix(f"/{result}")
+    beside = replace(table, path=f"{folder}__replay_{name}")
+    return beside.named(result) if result else beside
 
 
 def _example(works: Mapping[str, Work]) -> dict[str, object]:
