@@ -18,10 +18,10 @@ from dagster_bus.errors import EventsGone, PipelineError, TableError, WindowChan
 from dagster_bus.spark.expecting import Expectation
 from dagster_bus.spark.pipeline import ONLY
 from dagster_bus.spark.recomputing import Recomputed, recompute
-from dagster_bus.spark.tables import Table, open_sink
+from dagster_bus.spark.tables import Table, open_sink, read_table, replace_window
 from tests.conftest import new_store_url
 from tests.support.spark_work import Workshop
-from tests.support.tables import rows_of
+from tests.support.tables import deliver, delivery, numbers, rows_of
 
 NOW = system_clock()
 WINDOW = HOURLY.at(NOW)
@@ -250,3 +250,18 @@ def test_a_table_that_was_divided_otherwise_is_left_alone(desk: Desk) -> None:
     with pytest.raises(TableError, match="which is none of the group's windows"):
         recompute(desk._spark, desk.work, group, DAILY.at(NOW), name="mend", worker="operator")
     assert desk.numbers() == [1, 2]
+
+
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+def test_the_hour_that_comes_twice_is_two_windows_of_a_table(
+    spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    table = Table(str(tmp_path / "table"), format)
+    first, second = "2026-10-25T02", "2026-10-25T02+0100"
+    deliver(table, delivery("d1", first), numbers(spark, 1, 2))
+    deliver(table, delivery("d2", second), numbers(spark, 3, 2))
+    replace_window(table, second, numbers(spark, 30, 1), name="mend")
+    assert rows_of(table) == {first: [1, 2], second: [30]}
+    found = read_table(spark, table, [second])
+    assert found is not None
+    assert [(row.n, row["_window"]) for row in found.collect()] == [(30, second)]
