@@ -11,6 +11,7 @@ BusError                       something the bus can explain (exit code 1)
 │   ├── InvalidEvent           an envelope field that cannot be accepted
 │   ├── ReplayExists           the name of a replay was given before
 │   ├── UnknownEvent           it is not there, or nobody waits for it (3)
+│   ├── EventsGone             the log may not have all events of a window any more
 │   └── OffsetTrimmed          the log begins later; it says where
 ├── StoreError                 the store could not do what it was asked
 │   ├── StoreNotFound          (2)
@@ -27,6 +28,7 @@ BusError                       something the bus can explain (exit code 1)
 ├── PipelineError              a user's pipeline function or its result is not usable
 ├── EventRefused               a pipeline or an expectation will not have an event
 ├── TableError                 a table cannot take what the pipeline produced
+│   └── WindowChanged          a delivery came into a window that was to be replaced
 ├── SparkServerError           the warm Spark server can't be started
 └── BusClosedError
 """
@@ -114,6 +116,10 @@ class UnknownEvent(UsageError):
     exit_code = 3
 
 
+class EventsGone(UsageError):
+    """The log may not have all events of a window any more; nothing was changed."""
+
+
 class OffsetTrimmed(UsageError):
     """The offset was asked for and is no longer in the log."""
 
@@ -187,6 +193,10 @@ class EventRefused(BusError):
 
 class TableError(BusError):
     """A table cannot take what the pipeline produced."""
+
+
+class WindowChanged(TableError):
+    """Something came into a window that was to be replaced; nothing was replaced."""
 
 
 class SparkServerError(BusError):

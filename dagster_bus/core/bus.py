@@ -285,6 +285,7 @@ class Bus(Closing):
             self._store_of(config.topics),
             self._clock,
             max_events=config.max_events,
+            windows=config.windows,
             check_payload=self._check_payload,
         )
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 from dagster_bus.core.ranges import Ranges
 from dagster_bus.core.store import Store
 from dagster_bus.core.topic import OffsetRange, TopicPartition
-from dagster_bus.core.window import Window, hour_of
+from dagster_bus.core.window import Window, Windows
 
 
 def cut(
-    store: Store, spans: Mapping[TopicPartition, OffsetRange], max_events: int
+    store: Store, spans: Mapping[TopicPartition, OffsetRange], max_events: int, windows: Windows
 ) -> Iterator[tuple[Window, Ranges]]:
     """The events of some partitions, window by window, in pieces of so many events at most."""
     left = dict(spans)
     while left:
         times = {at: store.read(span, 1)[0].ts for at, span in left.items()}
-        window = hour_of(min(times.values()))
+        window = windows.at(min(times.values()))
         ends = store.offsets_at(list(left), window.end_ms)
         inside = [
             replace(span, last=min(span.last, ends[at] - 1))

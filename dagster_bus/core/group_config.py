@@ -8,6 +8,7 @@ from dagster_bus.core.delivery import OnExhausted
 from dagster_bus.core.position import Start
 from dagster_bus.core.retry import RetryPolicy
 from dagster_bus.core.topic import EventFilter
+from dagster_bus.core.window import HOURLY, Windows
 
 
 class Order(StrEnum):
@@ -33,6 +34,8 @@ class GroupConfig:
     max_inflight: int = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
+    windows: Windows = HOURLY
+    """A delivery's events lie in one of them; a delivery that is there keeps the one it has."""
     launch_timeout_ms: int = 120_000
     lease_ms: int = 60_000
     lasting: bool = True

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dagster_bus.core import delivery as life
-from dagster_bus.core import pending, seeking
+from dagster_bus.core import pending, recomputing, seeking
 from dagster_bus.core.breaker import Breaker, Circuit
 from dagster_bus.core.clock import Clock
 from dagster_bus.core.delivery import Delivery, State
@@ -18,11 +18,20 @@ from dagster_bus.core.event import Batch, Event, Message, uuid7
 from dagster_bus.core.group_config import GroupConfig
 from dagster_bus.core.position import Start
 from dagster_bus.core.ranges import Place, Ranges
+from dagster_bus.core.recomputing import IsCommitted, Past
 from dagster_bus.core.recovering import IsGone, Look, nobody, nothing_known
-from dagster_bus.core.reporting import Moment, Report, all_of, change_of, change_of_giving_up
+from dagster_bus.core.reporting import (
+    Failed,
+    Moment,
+    Report,
+    all_of,
+    change_of,
+    change_of_giving_up,
+)
 from dagster_bus.core.reserving import TRIES, Reserving
 from dagster_bus.core.store import Change, GroupProgress, Store, Tally
 from dagster_bus.core.topic import TopicPartition
+from dagster_bus.core.window import Window
 from dagster_bus.errors import (
     DeliveryError,
     LeaseLost,
@@ -226,6 +235,27 @@ class Group:
         return self._until_committed(
             lambda: pending.acknowledge(self.config, self._store, self._moment(), places)
         )
+
+    def past(self, window: Window, is_committed: IsCommitted) -> Past:
+        """What the group has behind it in a window. Raises EventsGone if the log may lack some."""
+        return recomputing.past_of(self.config, self._store, window, self._clock(), is_committed)
+
+    def refuse(self, past: Past, refused: list[Failed], window: Window, worker: str) -> int:
+        """Make dead letters of events that the group has behind it, once, whoever else does so;
+        returns how many."""
+
+        def step() -> int:
+            moment = self._moment()
+            view = self._store.view(
+                self.config.name, self.config.topics, now_ms=moment.now_ms, due_limit=0
+            )
+            left = recomputing.still_alive(self.config, self._store, refused)
+            change = recomputing.refusal(self.config, past, left, window, moment, worker)
+            if change.deliveries:
+                self._store.commit(replace(change, expected_version=view.version))
+            return sum(each.size for each in change.deliveries)
+
+        return self._until_committed(step)
 
     def circuit(self) -> tuple[Circuit, Breaker]:
         """Whether the group pauses because its work failed again and again, and until when."""

@@ -24,7 +24,7 @@ from dagster_bus.core.store import (
     Store,
     Tally,
 )
-from dagster_bus.core.window import hour_of
+from dagster_bus.core.window import HOURLY, Windows
 from dagster_bus.errors import StaleState, UnknownDeadLetter, UsageError
 
 PAGE = 1_000
@@ -69,12 +69,14 @@ class DeadLetters:
         clock: Clock,
         *,
         max_events: int = PAGE,
+        windows: Windows = HOURLY,
         check_payload: CheckPayload | None = None,
     ) -> None:
         self._group = group
         self._store = store
         self._clock = clock
         self._step = min(max_events, PAGE)
+        self._windows = windows
         self._check_payload = check_payload
 
     def list(
@@ -196,7 +198,7 @@ class DeadLetters:
                 created_ms=now_ms,
                 redriven=True,
             )
-            for window, some in _by_window(letters)
+            for window, some in _by_window(letters, self._windows)
         )
         change = Change(
             group=self._group,
@@ -213,14 +215,16 @@ class DeadLetters:
             ) from None
 
 
-def _by_window(letters: Sequence[DeadLetter]) -> Iterator[tuple[str, list[DeadLetter]]]:
+def _by_window(
+    letters: Sequence[DeadLetter], windows: Windows
+) -> Iterator[tuple[str, list[DeadLetter]]]:
     """Letters that can go back together: of one window, and no two of the same event. One may have
     died twice, if the group was sent back in between."""
     seen: Counter[Place] = Counter()
     apart: dict[tuple[str, int], list[DeadLetter]] = {}
     for letter in letters:
         place = place_of(letter.event)
-        apart.setdefault((hour_of(letter.event.ts).key, seen[place]), []).append(letter)
+        apart.setdefault((windows.at(letter.event.ts).key, seen[place]), []).append(letter)
         seen[place] += 1
     for (window, _), some in sorted(apart.items()):
         yield window, some

@@ -130,6 +130,6 @@ def _left(
             due_ms=moment.now_ms,
             created_ms=moment.now_ms,
         )
-        for window, ranges in cut(store, spans, config.max_events)
+        for window, ranges in cut(store, spans, config.max_events, config.windows)
         if (rest := without(ranges, fresh))
     ]

@@ -8,7 +8,7 @@ from dagster_bus.core.group_config import Order
 from dagster_bus.core.ranges import Ranges, without
 from dagster_bus.core.store import PartitionHead
 from dagster_bus.core.topic import OffsetRange, TopicPartition
-from dagster_bus.core.window import Window, hour_of
+from dagster_bus.core.window import Window, Windows
 
 
 def free_heads(
@@ -44,12 +44,12 @@ def open_to(
     ]
 
 
-def next_window(heads: Sequence[PartitionHead], now_ms: int) -> Window | None:
+def next_window(heads: Sequence[PartitionHead], now_ms: int, windows: Windows) -> Window | None:
     """The window of the oldest event that was never reserved, or None if there is no such event.
 
     A window that has not begun by this clock is left alone: a clock that was ahead stamped it."""
     times = [head.frontier_ts for head in heads if head.waiting and head.frontier_ts is not None]
-    window = hour_of(min(times)) if times else None
+    window = windows.at(min(times)) if times else None
     return window if window and window.start_ms <= now_ms else None
 
 

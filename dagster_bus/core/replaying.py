@@ -74,9 +74,10 @@ def open_replay(
     }
     if not spans:
         raise UsageError("there is no event between these places: nothing would be replayed")
+    batches = cut(store, spans, config.max_events, config.windows)
     deliveries = tuple(
         _delivery(own, moment, window, ranges, number)
-        for number, (window, ranges) in enumerate(cut(store, spans, config.max_events))
+        for number, (window, ranges) in enumerate(batches)
     )
     try:
         store.commit(Change(group=own.name, deliveries=deliveries, expected_version=0))

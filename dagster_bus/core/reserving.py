@@ -142,7 +142,7 @@ class Reserving:
     def _reserve_new(self, view: GroupView, room: int, most_events: int) -> list[Delivery] | None:
         """Deliveries of the oldest events never reserved, of one window."""
         heads = planning.free_heads(self._own(view.heads), view.in_flight, self._config.order)
-        window = planning.next_window(heads, self._now_ms)
+        window = planning.next_window(heads, self._now_ms, self._config.windows)
         if window is None or planning.waits_for_more(
             heads,
             window,

@@ -135,7 +135,7 @@ def _next_delivery(
     most_events: int,
 ) -> tuple[Delivery | None, list[Event]]:
     now_ms = moment.now_ms
-    window = planning.next_window(heads, now_ms)
+    window = planning.next_window(heads, now_ms, config.windows)
     if window is None or planning.waits_for_more(
         heads,
         window,

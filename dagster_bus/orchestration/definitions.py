@@ -20,12 +20,14 @@ from dagster_bus.orchestration.dead_letters import build_dead_letters
 from dagster_bus.orchestration.letters_jobs import build_letters_jobs
 from dagster_bus.orchestration.names import table_key, unusable_names
 from dagster_bus.orchestration.observing import build_observing
+from dagster_bus.orchestration.replaying import build_replay_job
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.sensors import build_sensor
 from dagster_bus.orchestration.sessions import BusPySparkResource
 from dagster_bus.orchestration.tables import build_table_asset
 from dagster_bus.orchestration.topics import build_topic_assets
 from dagster_bus.orchestration.upkeep import build_upkeep
+from dagster_bus.orchestration.windows import unusable_windows
 from dagster_bus.orchestration.works import build_work
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.session import session_config, use_this_python
@@ -61,6 +63,7 @@ def load_definitions(
         asset_checks=build_checks(loaded, list(works)),
         jobs=[
             *(_job(name, table, all_resources, executor) for name, table in tables.items()),
+            *([build_replay_job(works)] if works else []),
             *(build_letters_jobs() if works else ()),
             *upkeep_jobs,
         ],
@@ -99,7 +102,7 @@ def _job(
 def _works(loaded: LoadedSpec) -> dict[str, Work]:
     """What each group does. Pipelines are imported now, so that a typing mistake costs no event."""
     works = {}
-    problems = list(unusable_names(loaded))
+    problems = [*unusable_names(loaded), *unusable_windows(loaded)]
     for name, spec in loaded.spec.groups.items():
         problems += not_yet(loaded, name)
         if spec.pipeline is None and spec.sql is None:  # somebody else reads it

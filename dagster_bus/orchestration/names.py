@@ -27,7 +27,9 @@ RANGES_TAG = "dagster_bus/ranges"
 REDRIVE, PURGE = "redrive_dead_letters", "purge_dead_letters"
 PRUNE, MAINTAIN = "prune_topics", "maintain_tables"
 LETTERS, CHECKS, OBSERVE = "all_dead_letters", "group_checks", "observe_bus"
+REPLAY = "replay"
 OWN = (
+    *(REPLAY, f"{REPLAY}_events"),
     *(REDRIVE, PURGE, PRUNE, MAINTAIN, LETTERS, CHECKS, OBSERVE),
     *(f"{job}_step" for job in (REDRIVE, PURGE, PRUNE, MAINTAIN)),
     *(f"{job}_schedule" for job in (PRUNE, MAINTAIN)),

@@ -47,7 +47,7 @@ def build_sensor(name: str) -> SensorDefinition:
             dead = str(progress.tally.dead_lettered)
             changed = dead != (context.cursor or "0")
             return SensorResult(
-                run_requests=[run_request(delivery) for delivery in reserved],
+                run_requests=[run_request(delivery, group.config.windows) for delivery in reserved],
                 skip_reason=None if reserved else SkipReason(_idle(group, progress)),
                 cursor=dead,
                 asset_events=[dead_letters_now(opened, name)] if changed else [],

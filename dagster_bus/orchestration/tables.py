@@ -6,31 +6,29 @@ from datetime import timedelta
 from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
-    Failure,
+    BackfillPolicy,
     FreshnessPolicy,
-    HourlyPartitionsDefinition,
     MaterializeResult,
     asset,
 )
 from dagster_pyspark import PySparkResource
 
 from dagster_bus.core.naming import definition_name
-from dagster_bus.core.window import FIRST_WINDOW, KEY_FORMAT
 from dagster_bus.errors import DeliveryError
 from dagster_bus.orchestration.columns import column_lineage
 from dagster_bus.orchestration.names import DELIVERY_TAG, RESERVATION_TAG, table_key, topic_key
 from dagster_bus.orchestration.places import place_in_file
+from dagster_bus.orchestration.replacing import replace_windows
 from dagster_bus.orchestration.resources import BusResource
+from dagster_bus.orchestration.windows import partitions_of
 from dagster_bus.orchestration.working import work_off
 from dagster_bus.spark.processing import Work
+from dagster_bus.spec.configs import windows_of
 from dagster_bus.spec.load import LoadedSpec
 from dagster_bus.spec.models import GroupSpec
 
-BY_HAND = (
-    "This table is filled by its sensor, and a run needs a delivery that the sensor has reserved. "
-    "Turn the sensor on (Automation) and publish events; nothing was changed."
-)
-
+WINDOWS_A_RUN = 24
+"""In a backfill. Spark is started once for so many, and a run that is lost costs no more."""
 
 SHORTEST_FRESHNESS = timedelta(minutes=1, seconds=1)
 """Dagster takes none that is shorter."""
@@ -39,18 +37,13 @@ _KINDS = {"delta": "deltalake"}
 """What Dagster calls the formats of tables, where it has another name."""
 
 
-def hourly_windows() -> HourlyPartitionsDefinition:
-    """The windows of every table. The hour that is still open is among them."""
-    return HourlyPartitionsDefinition(start_date=FIRST_WINDOW, fmt=KEY_FORMAT, end_offset=1)
-
-
 def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefinition:
     spec = loaded.spec.groups[name]
 
     @asset(
         key=table_key(name),
         deps=[topic_key(topic) for topic in loaded.topics_of(name)],
-        partitions_def=hourly_windows(),
+        partitions_def=partitions_of(windows_of(spec.window)),
         description=spec.description or f"The table of group {name}.",
         owners=spec.owners,
         group_name=definition_name(name),
@@ -70,11 +63,12 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         context: AssetExecutionContext, bus: BusResource, pyspark: PySparkResource
     ) -> Iterator[MaterializeResult[None]]:
         delivery_id = context.run.tags.get(DELIVERY_TAG)
-        if delivery_id is None:
-            raise Failure(BY_HAND, allow_retries=False)
-        reservation = int(context.run.tags[RESERVATION_TAG])
         with bus.open() as opened:
             group = opened.group(name)
+            if delivery_id is None:
+                yield replace_windows(context, lambda: pyspark.spark_session, work, group)
+                return
+            reservation = int(context.run.tags[RESERVATION_TAG])
             try:
                 held = group.lease(delivery_id, reservation=reservation, worker=context.run.run_id)
             except DeliveryError as gone:
@@ -85,7 +79,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
             )
             yield work_off(lambda: pyspark.spark_session, work, group, held)
 
-    return table
+    return table.with_attributes(backfill_policy=BackfillPolicy.multi_run(WINDOWS_A_RUN))
 
 
 def _freshness(spec: GroupSpec) -> FreshnessPolicy | None:

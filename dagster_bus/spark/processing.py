@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.event import Batch
 from dagster_bus.core.lease import Keeper
-from dagster_bus.core.ranges import Place, covering
+from dagster_bus.core.ranges import Place, Ranges, covering
 from dagster_bus.core.reporting import Failed, Report
 from dagster_bus.core.topic import EventFilter
 from dagster_bus.errors import EventRefused
 from dagster_bus.spark.expecting import (
     Expectation,
+    Judged,
     Keep,
     judge,
     split_off_corrupt,
@@ -104,11 +105,8 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
         if repeated:
             again = _outgoing_again(spark, work, sinks, handed.frame, keep, keeper)
             return Result(filtered=filtered, repeated=True, outgoing=again)
-        events, refused = handed.frame, dict[Place, str]()
-        if work.corrupt == "dead_letter":
-            events, refused = split_off_corrupt(events, keep)
-        judged = judge(produce(work, events), work.expectations, keep)
-        refused |= judged.refused
+        judged = judged_rows(work, handed.frame, keep)
+        refused = judged.refused
         written: dict[str, Written] = {}
         outgoing: tuple[Batch, ...] = ()
         columns: dict[str, str] = {}
@@ -129,17 +127,29 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
     )
 
 
+def selection(work: Work, ranges: Ranges) -> Selection:
+    return Selection(work.store, ranges, work.wanted, work.columns, work.corrupt is not None)
+
+
 @contextmanager
 def events_of(spark: SparkSession, work: Work, keeper: Keeper) -> Iterator[Handed]:
     """A delivery's events, as the pipeline sees them."""
-    asked = Selection(
-        work.store, keeper.held.ranges, work.wanted, work.columns, work.corrupt is not None
-    )
+    asked = selection(work, keeper.held.ranges)
     if keeper.held.redriven:
         yield letters_handed_over(spark, asked, [*keeper.events()])
     else:
         with handed_over(spark, asked) as events:
             yield events
+
+
+def judged_rows(work: Work, events: DataFrame, keep: Keep) -> Judged:
+    """What comes of some events, and which of them are refused."""
+    corrupt: dict[Place, str] = {}
+    if work.corrupt == "dead_letter":
+        events, corrupt = split_off_corrupt(events, keep)
+    judged = judge(produce(work, events), work.expectations, keep)
+    judged.refused = corrupt | judged.refused
+    return judged
 
 
 def produce(work: Work, events: DataFrame) -> Produced:
@@ -208,15 +218,15 @@ def _outgoing_again(
 
 
 def _refusal(refused: Mapping[Place, str]) -> Report:
+    return Report(refused=tuple(failures_of(refused)))
+
+
+def failures_of(refused: Mapping[Place, str]) -> list[Failed]:
     """Events of one reason die together, and each of them alone."""
     by_reason: dict[str, list[Place]] = {}
     for place, reason in refused.items():
         by_reason.setdefault(reason, []).append(place)
-    return Report(
-        refused=tuple(
-            Failed(covering(places), EventRefused(reason)) for reason, places in by_reason.items()
-        )
-    )
+    return [Failed(covering(places), EventRefused(reason)) for reason, places in by_reason.items()]
 
 
 def _may_miss_some(work: Work, held: Delivery) -> bool:

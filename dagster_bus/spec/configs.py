@@ -1,15 +1,27 @@
 """Specs in the terms of the core."""
 
+from dagster_bus.core.cron import cron
 from dagster_bus.core.delivery import OnExhausted
 from dagster_bus.core.group_config import GroupConfig, Order
 from dagster_bus.core.position import AtOffset, AtTime, Start
 from dagster_bus.core.retry import BreakerPolicy, RetryPolicy
 from dagster_bus.core.topic import EventFilter, TopicConfig
+from dagster_bus.core.window import (
+    DAILY,
+    FIRST_WINDOW_MS,
+    HOURLY,
+    MONTHLY,
+    WEEKLY,
+    Windows,
+)
 from dagster_bus.spec.groups import FilterSpec, GroupSpec, StartSpec
 from dagster_bus.spec.loaded import LoadedSpec
 from dagster_bus.spec.models import RetryPolicySpec
 from dagster_bus.spec.times import timestamp_ms
 from dagster_bus.spec.topics import CompactionSpec, RetentionSpec
+from dagster_bus.spec.work import CronWindowSpec
+
+_WINDOWS = {"hourly": HOURLY, "daily": DAILY, "weekly": WEEKLY, "monthly": MONTHLY}
 
 
 def topic_configs(loaded: LoadedSpec) -> list[TopicConfig]:
@@ -54,6 +66,7 @@ def group_config(loaded: LoadedSpec, name: str) -> GroupConfig:
         max_inflight=group.batch.max_inflight,
         retry=retry_policy(policy),
         on_exhausted=_on_exhausted(group),
+        windows=windows_of(group.window),
         launch_timeout_ms=group.launch_timeout,
         lease_ms=group.lease,
     )
@@ -70,6 +83,13 @@ def _on_exhausted(group: GroupSpec) -> OnExhausted:
 def event_filter(wanted: FilterSpec) -> EventFilter:
     keys = [wanted.key] if isinstance(wanted.key, str) else wanted.key or []
     return EventFilter(wanted.equals, tuple(wanted.exists), tuple(keys))
+
+
+def windows_of(said: str | CronWindowSpec) -> Windows:
+    if isinstance(said, str):
+        return _WINDOWS[said]
+    start_ms = FIRST_WINDOW_MS if said.start is None else timestamp_ms(said.start)
+    return Windows(str(cron(said.cron)), said.timezone, start_ms)
 
 
 def _start(start: str | StartSpec) -> Start:

@@ -99,7 +99,11 @@ class GroupSpec(Spec):
         "that fail alone go to the dead letters. dead_letter: all of them do. block: the group "
         "stops.",
     )
-    window: Window = Field("hourly", description="The table's Dagster partitions.")
+    window: Window = Field(
+        "hourly",
+        description="The spans of time that the table is divided by, its partitions in Dagster. "
+        "Days, weeks (from Sunday on) and months are those of UTC.",
+    )
     pipeline: Function | None = Field(
         None,
         description="module:function, from a DataFrame of events to a DataFrame of rows, or to "

@@ -12,8 +12,7 @@ from dagster_bus.spec.wrong import wrong
 UNSUPPORTED: Mapping[str, Sequence[str]] = {
     "topics.NAME": ("acl",),
     "groups.NAME": (
-        *("window", "job", "assets"),
-        *("pool", "tags"),
+        *("job", "assets", "pool", "tags"),
     ),
 }
 """Keys of which any value but the default is asked for in vain."""

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from dagster_bus.spec.base import MAPPING, TEXT, TEXT_OR_MAPPING, SingleValue, Spec
 from dagster_bus.spec.measures import Count, Duration
-from dagster_bus.spec.words import Cron, Name, Text, TimeZone
+from dagster_bus.spec.words import Cron, Name, Text, Timestamp, TimeZone
 
 
 class CronWindowSpec(Spec):
@@ -14,6 +14,11 @@ class CronWindowSpec(Spec):
 
     cron: Cron = Field(description="Five fields, such as '0 6 * * *'.")
     timezone: TimeZone = Field("UTC", description="The zone that the schedule is meant in.")
+    start: Timestamp | None = Field(
+        None,
+        description="The first window is that of this time, and all older events belong to it; "
+        "without one, windows begin with 2025.",
+    )
 
 
 Window = Annotated[

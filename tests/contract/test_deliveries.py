@@ -12,7 +12,7 @@ from dagster_bus.core.recovering import Worker
 from dagster_bus.core.retry import RetryPolicy
 from dagster_bus.core.store import Change, Store, Tally
 from dagster_bus.core.topic import EventFilter, OffsetRange, TopicConfig, TopicPartition
-from dagster_bus.core.window import HOUR_MS, hour_of
+from dagster_bus.core.window import HOUR_MS, HOURLY
 from dagster_bus.errors import (
     BusError,
     LeaseLost,
@@ -92,8 +92,8 @@ def test_no_delivery_crosses_the_edge_of_a_window(bus: Bus, group: Group, clock:
     bus.publish_many("orders", numbers(4))
     earlier, later = group.reserve()
     assert (earlier.size, later.size) == (6, 4)
-    assert later.window == hour_of(clock()).key
-    assert earlier.window == hour_of(clock() - HOUR_MS).key
+    assert later.window == HOURLY.at(clock()).key
+    assert earlier.window == HOURLY.at(clock() - HOUR_MS).key
 
 
 def test_groups_do_not_see_each_other(bus: Bus, group: Group) -> None:

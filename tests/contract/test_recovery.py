@@ -10,7 +10,7 @@ from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.groups import Group
 from dagster_bus.core.store import Change, Store, Tally
 from dagster_bus.core.topic import OffsetRange, TopicPartition
-from dagster_bus.core.window import hour_of
+from dagster_bus.core.window import HOURLY
 from dagster_bus.errors import StaleState
 from tests.support.builders import START_MS, FakeClock, group_config, numbers, open_bus
 
@@ -44,7 +44,7 @@ def running(offset: int) -> Delivery:
     return Delivery(
         id=f"delivery-{offset}",
         group="readers",
-        window=hour_of(START_MS).key,
+        window=HOURLY.at(START_MS).key,
         ranges=(OffsetRange(*AT, offset, offset),),
         state=State.RUNNING,
         token=1,

@@ -23,7 +23,7 @@ from dagster_bus.orchestration.dead_letters import build_dead_letters
 from dagster_bus.spark.tables import Written
 from dagster_bus.spark.tables.delta import DeltaSink
 from dagster_bus.spec.load import load_spec
-from tests.support.dagster_project import DEAD, JOB, Project, failure_of
+from tests.support.dagster_project import DEAD, Project, failure_of
 from tests.support.project import write_topics
 
 
@@ -239,14 +239,3 @@ def test_the_dead_letter_asset_can_be_looked_at_again_by_hand(project: Project) 
     )
     (event,) = result.asset_materializations_for_node("all_dead_letters")
     assert event.metadata["dead letters"].value == 0
-
-
-def test_a_table_that_is_materialized_by_hand_explains_itself(
-    project: Project, spark: SparkSession
-) -> None:
-    project.publish(10)
-    result = project.defs.resolve_job_def(JOB).execute_in_process(
-        instance=project.instance, partition_key="2026-11-18T01", raise_on_error=False
-    )
-    assert "filled by its sensor" in failure_of(result)
-    assert project.tally() == Tally()

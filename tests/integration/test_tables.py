@@ -121,11 +121,11 @@ def test_a_delivery_that_comes_in_stops_the_replacement(spark: SparkSession, tab
     begun = open_replacement(table, A, name="mend")
     deliver(table, delivery("d2", A), numbers(spark, 3, 1))
     with pytest.raises(TableError, match=rf"window {A} of the table .* has changed since the repl"):
-        begun.replace(numbers(spark, 100, 2))
+        begun.commit(begun.write(numbers(spark, 100, 2)))
     assert rows_of(table) == {A: [0, 1, 2, 3]}
     begun = open_replacement(table, A, name="mend")
     deliver(table, delivery("d3", B), numbers(spark, 10, 1))
-    assert begun.replace(numbers(spark, 100, 2)) is not None, "another window is no obstacle"
+    assert begun.commit(begun.write(numbers(spark, 100, 2))), "another window is no obstacle"
     assert rows_of(table) == {A: [100, 101], B: [10]}
 
 
@@ -139,7 +139,7 @@ def test_a_compaction_at_the_same_time_does_not_bring_replaced_rows_back(
     begun = open_replacement(table, A, name="mend")
     DeltaTable(table.path).optimize.compact()
     with pytest.raises(TableError, match="has changed since"):
-        begun.replace(numbers(spark, 100, 2))
+        begun.commit(begun.write(numbers(spark, 100, 2)))
     replace_window(table, A, numbers(spark, 100, 2), name="mend")
     assert rows_of(table) == {A: [100, 101]}
 

@@ -18,15 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_bus import load_definitions
 from dagster_bus.core.clock import system_clock
-from dagster_bus.core.window import FIRST_WINDOW, HOUR_MS, hour_of
+from dagster_bus.core.window import FIRST_WINDOW, HOUR_MS, HOURLY
 from dagster_bus.orchestration.io_manager import SparkTableIOManager
 from dagster_bus.orchestration.names import table_key
-from dagster_bus.orchestration.tables import hourly_windows
+from dagster_bus.orchestration.windows import hourly_windows
 from dagster_bus.spark.tables import Table
 from tests.support.project import write_topics
 from tests.support.tables import deliver, delivery, numbers
 
-DAY = hour_of(system_clock() - 24 * HOUR_MS).key[:10]
+DAY = HOURLY.at(system_clock() - 24 * HOUR_MS).key[:10]
 FIRST, SECOND = f"{DAY}T05", f"{DAY}T06"
 TABLE = table_key("order-table")
 

@@ -70,7 +70,7 @@ def test_a_window_is_replaced_and_the_others_are_not(spark: SparkSession, table:
     begun = open_replacement(table, A, name="again")
     late.commit(written)
     with pytest.raises(TableError, match=f"window {A} of the table .* has changed since"):
-        begun.replace(numbers(spark, 7, 7))
+        begun.commit(begun.write(numbers(spark, 7, 7)))
     assert rows_of(table) == {A: [3, 100, 101], B: [10, 11]}
     replace_window(table, A, numbers(spark, 7, 1), name="again", including=["d4"])
     assert rows_of(table) == {A: [7], B: [10, 11]}

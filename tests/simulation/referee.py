@@ -19,7 +19,7 @@ from dagster_bus.core.recovering import Worker, WorkerGone, nothing_known
 from dagster_bus.core.reporting import Report
 from dagster_bus.core.store import Change, LetterQuery, Store, Tally
 from dagster_bus.core.topic import TopicPartition
-from dagster_bus.core.window import hour_of
+from dagster_bus.core.window import HOURLY
 from tests.simulation.account import Account
 from tests.simulation.fates import Part, Rules, among, part_of
 from tests.simulation.intents import (
@@ -209,8 +209,8 @@ class Referee:
         self._may_reserve(intent, new)
         assert (new.errors, new.attempt, new.exhausted, new.redriven) == ((), 1, False, False)
         events = [self.log.events[place] for place in places_of(new.ranges)]
-        assert {hour_of(event.ts).key for event in events} == {new.window}
-        assert hour_of(events[0].ts).start_ms <= intent.now_ms, "the window has begun"
+        assert {HOURLY.at(event.ts).key for event in events} == {new.window}
+        assert HOURLY.at(events[0].ts).start_ms <= intent.now_ms, "the window has begun"
         assert 1 <= new.size <= self.config.max_events
         if self.config.max_bytes is not None and new.size > 1:
             assert sum(map(size_of, events)) <= self.config.max_bytes
@@ -232,7 +232,7 @@ class Referee:
             event = self.log.events[place]
             assert event.key is not None
             assert (place.partition, event.key) in keys
-            assert hour_of(event.ts).key == old.window or not self.config.lasting
+            assert HOURLY.at(event.ts).key == old.window or not self.config.lasting
         return list(added)
 
     def _moved_by_tick(self, old: Delivery, new: Delivery, intent: Tick) -> None:

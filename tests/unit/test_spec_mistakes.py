@@ -113,9 +113,9 @@ def messages(tmp_path: Path, good: str, *changes: tuple[str, str]) -> list[str]:
         ("lease: 20s", "start: {timestamp: 2026-01-02}", "18:24: groups.history.start.timestamp: '2"
          "026-01-02' is not a point in time (ISO 8601 with its zone, "),
         ("lease: 20s", "window: dayly", "18:13: groups.history.window: 'dayly' is not known here (h"
-         "ourly, daily, weekly, monthly or a mapping with cron or timezone; did you mean 'daily'"),
+         "ourly, daily, weekly, monthly or a mapping with cron or timezone or start; did you mea"),
         ("lease: 20s", "window: {cron: '* * * *'}", "18:20: groups.history.window.cron: '* * * *' i"
-         "s not a cron schedule (five fields: "),
+         "s not a cron schedule: five fields: "),
         ("lease: 20s", "window: {cron: '0 24 * * *'}", "18:20: groups.history.window.cron: '0 24 * "
          "* *' is not a cron schedule: its hour is '24' (0 to 23, "),
         ("lease: 20s", "window: {cron: '0 6 * * *', timezone: Europe/Berln}", "18:43: groups.histor"

@@ -80,42 +80,45 @@ class FileSink:
 class FileReplacement:
     """One replacement of one window. Making it looks at what the window has."""
 
-    def __init__(
-        self, table: Table, window: str, *, name: str, including: Collection[str] = ()
-    ) -> None:
+    def __init__(self, table: Table, window: str, *, name: str) -> None:
         self._folder = Folder(table)
         self._window = window
         self._name = name
-        self._including = including
+        self._staged = self._folder.spool(f"{name}-{uuid4()}")
         with self._folder.locked():
             self._seen = self._folder.entries(window)
+            self._replaced = self._folder.remembered(window).deliveries
 
     def done(self) -> bool:
         """Whether a replacement of this name has been made in this window."""
         return self._name in self._folder.remembered(self._window).replacements
 
-    def replace(self, rows: DataFrame) -> Written | None:
+    def has(self, delivery: str) -> bool:
+        """Whether the table held a delivery's rows when this began."""
+        return delivery in self._seen or delivery in self._replaced
+
+    def write(self, rows: DataFrame) -> Written:
+        """Have Spark write the rows into a spool of their own."""
+        return write_files(self._folder, rows, self._staged / f"replaced-{self._name}")
+
+    def commit(self, written: Written, including: Collection[str] = ()) -> bool:
         """Put the rows in the place of all that the window has."""
-        if self.done():
-            return None
-        staged = self._folder.spool(f"{self._name}-{uuid4()}")
-        written = write_files(self._folder, rows, staged / f"replaced-{self._name}")
         with self._folder.locked():
             if self.done():
-                return None
+                return False
             if self._folder.entries(self._window) != self._seen:
                 raise changed_meanwhile(self._folder.table, self._window, self._name)
             self._folder.keep_columns(fitted(self._folder, written.columns))
-            write_whole(staged / f"{OWN}.json", json.dumps(self._memory()))
-            self._folder.swap(self._window, staged)
-        return written
+            write_whole(self._staged / f"{OWN}.json", json.dumps(self._memory(including)))
+            self._folder.swap(self._window, self._staged)
+        return True
 
-    def _memory(self) -> dict[str, list[str]]:
+    def _memory(self, including: Collection[str]) -> dict[str, list[str]]:
         """What the new folder says of the one that it replaces."""
         before = self._folder.remembered(self._window)
         deliveries = {name for name in self._seen if not name.startswith("replaced-")}
         return {
-            "deliveries": sorted({*before.deliveries, *deliveries, *self._including}),
+            "deliveries": sorted({*before.deliveries, *deliveries, *including}),
             "replacements": sorted({*before.replacements, self._name}),
         }
 

@@ -13,20 +13,15 @@ from dagster_bus.spark.tables.table import Replacement, Table, Written
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
 
-def open_replacement(
-    table: Table, window: str, *, name: str, including: Collection[str] = ()
-) -> Replacement:
-    """Begin to replace a window: whatever comes into it from now on stops the replacement.
-
-    `including` names open deliveries whose events the new rows include: they count as committed
-    with these rows, and whoever works on them finds that nothing is left to do."""
+def open_replacement(table: Table, window: str, *, name: str) -> Replacement:
+    """Begin to replace a window: whatever comes into it from now on stops the replacement."""
     if not NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot name a replacement: it becomes a folder's name, so write letters, "
             "digits, '.', '_' and '-'"
         )
     kind = DeltaReplacement if table.format == "delta" else FileReplacement
-    return kind(table, window, name=name, including=including)
+    return kind(table, window, name=name)
 
 
 def replace_window(
@@ -40,4 +35,8 @@ def replace_window(
     """Replace all that a window has by other rows, atomically; nothing, if a replacement of this
     name was made before. The rows must hold all that the window is to have: where deliveries may
     still be coming in, begin with `open_replacement` before looking which events there are."""
-    return open_replacement(table, window, name=name, including=including).replace(rows)
+    replacement = open_replacement(table, window, name=name)
+    if replacement.done():
+        return None
+    written = replacement.write(rows)
+    return written if replacement.commit(written, including) else None

@@ -1,6 +1,6 @@
 """What every kind of table is to a delivery: it takes the rows once."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -71,6 +71,16 @@ class Replacement(Protocol):
     def done(self) -> bool:
         """Whether a replacement of this name has been made in this window."""
 
-    def replace(self, rows: DataFrame) -> Written | None:
-        """Put the rows in the place of all that the window has; nothing, if that was done before.
-        Raises TableError if a delivery came into the window meanwhile."""
+    def has(self, delivery: str) -> bool:
+        """Whether the table held a delivery's rows when this began."""
+
+    def write(self, rows: DataFrame) -> Written:
+        """Have Spark write the rows where nobody sees them. Raises TableError, before anything is
+        written, if they do not fit the table."""
+
+    def commit(self, written: Written, including: Collection[str] = ()) -> bool:
+        """Put the rows in the place of all that the window has; not if that was done before.
+        Raises WindowChanged if a delivery came into the window meanwhile.
+
+        `including` names open deliveries whose events the new rows include: they count as committed
+        with these rows, and whoever works on them finds that nothing is left to do."""

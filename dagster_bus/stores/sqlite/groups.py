@@ -124,7 +124,7 @@ def commit(connection: sqlite3.Connection, *changes: Change) -> None:
         tally = change.done
         for burial in change.burials:
             tally += letters.bury(connection, burial)
-        if tally.settled:
+        if tally != Tally():
             figures = (tally.processed, tally.filtered, tally.dead_lettered, tally.expired)
             ended.append((*figures, change.group))
         if change.told:
