@@ -1,9 +1,11 @@
 """A group's dead letters as an asset: the newest in a table, and counts by kind of error."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from dagster import (
     AssetExecutionContext,
+    AssetKey,
     AssetMaterialization,
     AssetsDefinition,
     MaterializeResult,
@@ -22,10 +24,14 @@ NEWEST = 50
 MESSAGE_WIDTH = 120
 
 
-def build_dead_letters_asset(group: str) -> AssetsDefinition:
+def build_dead_letters_asset(
+    group: str, upstream: Sequence[AssetKey] | None = None
+) -> AssetsDefinition:
+    """`upstream` is what the letters come from, if not the group's table."""
+
     @asset(
         key=dead_letters_key(group),
-        deps=[table_key(group)],
+        deps=[table_key(group)] if upstream is None else upstream,
         description=(
             f"Events that the group {group} gave up on, each with every error on its way. "
             "Brought up to date by the group's sensor; materialize it to look again now."

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from dagster import Definitions, define_asset_job, in_process_executor
+from dagster import Definitions
 
 from dagster_bus.errors import PipelineError, SpecError
 from dagster_bus.orchestration.dead_letters import build_dead_letters_asset
-from dagster_bus.orchestration.names import job_name, table_key, unusable_names
+from dagster_bus.orchestration.job_groups import groups_started
+from dagster_bus.orchestration.names import topic_key, unusable_names
 from dagster_bus.orchestration.resources import BusResource
-from dagster_bus.orchestration.sensors import build_sensor
+from dagster_bus.orchestration.sensors import build_sensors
 from dagster_bus.orchestration.sessions import BusPySparkResource
 from dagster_bus.orchestration.tables import build_table_asset
 from dagster_bus.orchestration.topics import build_topic_asset
@@ -25,6 +26,7 @@ def load_definitions(topics_yaml: str | Path) -> Definitions:
     Raises SpecError, with the place of every mistake, if the file cannot be used."""
     loaded = load_spec(topics_yaml)
     works = _works(loaded)
+    started = groups_started(loaded)
     use_this_python(loaded.spec.spark)
     return Definitions(
         assets=[
@@ -34,17 +36,13 @@ def load_definitions(topics_yaml: str | Path) -> Definitions:
             ),
             *(build_table_asset(loaded, name, work) for name, work in works.items()),
             *(build_dead_letters_asset(name) for name in works),
+            *(
+                build_dead_letters_asset(name, [topic_key(each) for each in loaded.topics_of(name)])
+                for name in started.existing
+            ),
         ],
-        jobs=[
-            define_asset_job(
-                job_name(name),
-                selection=[table_key(name)],
-                executor_def=in_process_executor,  # a run is one process
-                description=f"Works off one delivery of group {name}. Started by its sensor.",
-            )
-            for name in works
-        ],
-        sensors=[build_sensor(name) for name in works],
+        jobs=[*started.jobs.values()],
+        sensors=build_sensors(started, loaded.spec.dagster.sensors),
         resources={
             "bus": BusResource(topics_yaml=str(Path(topics_yaml).resolve())),
             "pyspark": BusPySparkResource(

@@ -54,6 +54,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         kinds={"spark", *_formats(work)},
         metadata={"group": name, "pipeline": work.name, **_places(work)},
         output_required=False,
+        pool=spec.pool,
     )
     def table(
         context: AssetExecutionContext, bus: BusResource, pyspark: PySparkResource

@@ -13,6 +13,8 @@ from dagster_bus.schemas.tree import quoted
 from dagster_bus.spark.source import FORMAT, BusDataSource
 from dagster_bus.stores.arrow import to_table
 
+__all__ = ["DataFrame", "SparkSession", "frame_of", "read_events"]
+
 EVENT = "_event"
 CORRUPT = "_corrupt"
 """The payload as it is, if it does not fit the columns; asked for by `corrupt` in the file."""

@@ -12,8 +12,8 @@ from dagster_bus.spec.wrong import wrong
 UNSUPPORTED: Mapping[str, Sequence[str]] = {
     "topics.NAME": ("acl",),
     "groups.NAME": (
-        *("window", "job", "assets", "publish"),
-        *("slo", "dead_letters", "pool", "tags"),
+        *("window", "publish"),
+        *("slo", "dead_letters"),
     ),
 }
 """Keys of which any value but the default is asked for in vain."""

@@ -9,8 +9,7 @@ from dagster import (
 
 from dagster_bus import Bus
 from dagster_bus.core.recovering import Worker
-from dagster_bus.orchestration.runs import judge, look_at_runs
-from dagster_bus.stores import open_store
+from dagster_bus.orchestration.runs import RunBook, judge, look_at_runs
 from tests.support.dagster_project import TABLE, Project
 
 
@@ -74,11 +73,12 @@ def test_a_run_that_is_on_its_way_is_found_by_its_delivery(project: Project) -> 
     project.publish(10)
     request = project.request()
     project.launch(request, DagsterRunStatus.STARTING)
-    with open_store(f"sqlite:///{project.file.parent}/bus.db") as store:
-        delivery = store.delivery(dict(request.tags)["dagster_bus/delivery"])
-    look = look_at_runs(project.instance, patience_ms=600_000)
-    assert look(delivery) is Worker.COMING
-    assert look(replace(delivery, reservation=2)) is Worker.UNKNOWN
+    with Bus.open(project.file) as bus:
+        group = bus.group("order-table")
+        delivery = group.delivery(dict(request.tags)["dagster_bus/delivery"])
+        look = look_at_runs(RunBook(project.instance, group), patience_ms=600_000)
+        assert look(delivery) is Worker.COMING
+        assert look(replace(delivery, reservation=2)) is Worker.UNKNOWN
 
 
 def test_a_run_that_was_cancelled_in_the_queue_is_asked_for_again(impatient: Project) -> None:

@@ -29,16 +29,15 @@ def test_everything_else_is_noted_at_its_place(tmp_path: Path) -> None:
     noted = {note.split(": ")[1] for note in notes}
     assert noted == {
         "topics.meters.read.acl",
-        *(f"groups.load.{key}" for key in {*UNSUPPORTED["groups.NAME"]} - {"job", "assets"}),
-        "groups.bill.window", "groups.bill.job",
-        "groups.map.assets",
+        *(f"groups.load.{key}" for key in UNSUPPORTED["groups.NAME"]),
+        "groups.bill.window",
     }  # fmt: skip
 
 
 def test_a_group_is_noted_alone(tmp_path: Path) -> None:
     loaded = load(tmp_path, FULL)
     noted = [str(problem).split(": ")[1] for problem in not_yet(loaded, "bill")]
-    assert noted == ["groups.bill.window", "groups.bill.job"]
+    assert noted == ["groups.bill.window"]
 
 
 def test_only_keys_of_the_grammar_are_listed() -> None:
