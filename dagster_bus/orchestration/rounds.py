@@ -10,7 +10,6 @@ from dagster_bus.core.bus import Bus
 from dagster_bus.core.delivery import Delivery
 from dagster_bus.core.groups import Group
 from dagster_bus.core.store import GroupProgress
-from dagster_bus.errors import UsageError
 from dagster_bus.orchestration.reconciling import look_at_outcomes, reconcile
 from dagster_bus.orchestration.requests import partition_at, require_usable, run_request
 from dagster_bus.orchestration.runs import RunBook, look_at_runs
@@ -79,16 +78,11 @@ def idle(group: Group, progress: GroupProgress) -> str:
 
 
 def _partitions(context: SensorEvaluationContext, served: Served) -> PartitionsDefinition | None:
-    """How an existing job is partitioned."""
-    if served.settles_itself:
+    """How an existing job is partitioned. That it is there, Dagster has seen to when it loaded the
+    definitions."""
+    if served.settles_itself or context.repository_def is None:
         return None
-    repository = context.repository_def
-    if repository is None or not repository.has_job(served.job):
-        raise UsageError(
-            f"this code location has no job {served.job!r} for group {served.group} to start: put "
-            "it beside the group, with Definitions.merge(load_definitions(…), Definitions(jobs=…))"
-        )
-    partitions = repository.get_job(served.job).partitions_def
+    partitions = context.repository_def.get_job(served.job).partitions_def
     require_usable(partitions, served.job)
     return partitions
 

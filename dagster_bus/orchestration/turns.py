@@ -60,7 +60,8 @@ class Turns:
         following: str | None = None
         began = time.monotonic()
         for served in self._in_turn():
-            if len(turn.requests) >= MOST_RUNS or time.monotonic() - began > BUDGET_S:
+            out_of_time = turn.looked > 0 and time.monotonic() - began > BUDGET_S
+            if out_of_time or len(turn.requests) >= MOST_RUNS:
                 following = served.group
                 break
             self._look_after(served, turn, shown)

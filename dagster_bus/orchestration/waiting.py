@@ -36,19 +36,19 @@ class Places:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._taken = 0
+        self.taken = 0
 
     @contextmanager
     def one_of(self, most: int) -> Iterator[bool]:
         """Whether there was one left of so many; it is kept for the length of the block."""
         with self._lock:
-            got = self._taken < most
-            self._taken += got
+            got = self.taken < most
+            self.taken += got
         try:
             yield got
         finally:
             with self._lock:
-                self._taken -= got
+                self.taken -= got
 
 
 PLACES = Places()

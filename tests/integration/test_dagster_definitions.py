@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from dagster import (
     AssetKey,
+    DagsterEventType,
     DagsterInstance,
+    DagsterRunStatus,
     DefaultSensorStatus,
     Definitions,
+    RunRequest,
 )
 from dagster_pyspark import PySparkResource
 
@@ -42,6 +45,36 @@ def test_the_file_becomes_resources_assets_a_job_and_a_sensor(project: Project) 
     assert defs.resolve_job_def(JOB).executor_def.name == "in_process"
     assert isinstance(defs.resources["bus"], BusResource)  # type: ignore[index]
     assert isinstance(defs.resources["pyspark"], PySparkResource)  # type: ignore[index]
+
+
+def test_a_groups_pool_and_tags_are_those_of_its_runs(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    file = write_topics(
+        tmp_path, **{"retry: quick": "retry: quick\n    pool: spark\n    tags: {a: b}"}
+    )
+    project = Project(file, instance)
+    (node,) = project.defs.resolve_job_def(JOB).all_node_defs
+    assert node.pools == {"spark"}
+    project.publish(1)
+    assert project.request().tags["a"] == "b"
+
+
+def test_dagsters_own_retries_leave_the_runs_of_groups_alone(tmp_path: Path) -> None:
+    """The bus decides when to try again."""
+    retries = {"run_retries": {"enabled": True, "max_retries": 3}}
+    with DagsterInstance.local_temp(str(tmp_path), overrides=retries) as eager:
+        project = Project(write_topics(tmp_path), eager)
+        project.publish(1)
+        request = project.request()
+        failed = [
+            project.launch(RunRequest(tags=tags), DagsterRunStatus.STARTED)
+            for tags in (request.tags, {})
+        ]
+        for run_id in failed:
+            project.end(run_id, DagsterEventType.RUN_FAILURE)
+        runs = [eager.get_run_by_id(run_id) for run_id in failed]
+        assert [run.tags["dagster/will_retry"] for run in runs if run] == ["false", "true"]
 
 
 def test_loading_does_not_touch_the_store(project: Project) -> None:

@@ -1,5 +1,6 @@
 """A loaded `topics.yaml` with a Dagster of its own, ticked and run by the test itself."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from dagster import (
     DagsterRunStatus,
     Definitions,
     RunRequest,
+    SensorEvaluationContext,
     SensorResult,
     SkipReason,
     build_sensor_context,
@@ -39,25 +41,31 @@ class Project:
         with Bus.open(self.file) as bus:
             bus.publish_many("orders.created", [{"n": n} for n in range(count)])
 
-    def tick(self, cursor: str | None = None, sensor: str = SENSOR) -> SensorResult:
-        result = self._evaluated(sensor, cursor)
+    def tick(
+        self, cursor: str | None = None, sensor: str = SENSOR, *, by_daemon: bool = False
+    ) -> SensorResult:
+        """One tick; unless it is the daemon's, as of a preview in the UI."""
+        context = self.context(cursor, by_daemon=by_daemon)
+        result = self.defs.resolve_sensor_def(sensor)(context)
         assert isinstance(result, SensorResult)
         return result
 
     def skipped(self, sensor: str = SENSOR) -> str:
         """What a tick says that could not do anything."""
-        result = self._evaluated(sensor, None)
+        result = self.defs.resolve_sensor_def(sensor)(self.context())
         assert isinstance(result, SkipReason)
         return str(result.skip_message)
 
-    def _evaluated(self, sensor: str, cursor: str | None) -> Any:
-        context = build_sensor_context(
+    def context(
+        self, cursor: str | None = None, *, by_daemon: bool = False
+    ) -> SensorEvaluationContext:
+        return build_sensor_context(
             instance=self.instance,
             cursor=cursor,
             resources={"bus": BusResource(topics_yaml=str(self.file))},
             definitions=self.defs,
+            last_sensor_start_time=time.time() if by_daemon else None,
         )
-        return self.defs.resolve_sensor_def(sensor)(context)
 
     def request(self, sensor: str = SENSOR) -> RunRequest:
         (request,) = self.tick(sensor=sensor).run_requests or []
