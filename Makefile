@@ -37,6 +37,7 @@ format: $(READY)  ## put the code into the house style
 bench: $(READY)  ## measure log and delivery beside raw stores and a peer (minutes; ARGS="--quick" for a taste)
 	@$(BIN)/python -m benchmarks.log $(ARGS)
 	@$(BIN)/python -m benchmarks.delivery $(ARGS)
+	@$(BIN)/python -m benchmarks.dagster $(ARGS)
 
 docs: $(READY)  ## write the reference of topics.yaml anew
 	@$(BIN)/python -m tools.reference
