@@ -1,5 +1,6 @@
 """Groups that start jobs and assets of the user's own: a run's outcome settles its delivery."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from dagster import (
 )
 from pyspark.sql import SparkSession
 
-from dagster_bus import Bus, Message
+from dagster_bus import Bus, Message, load_definitions
 from dagster_bus.core.clock import system_clock
 from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.letters import Chosen
@@ -31,6 +32,7 @@ from tests.support.dagster_project import Project
 from tests.support.own_jobs import OWN, Hopeless, mail_orders, mailed, own_project, trouble
 
 SENSOR = "mailer_sensor"
+REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -313,3 +315,49 @@ def test_a_delivery_comes_as_a_dataframe_too(
     with Bus.declared(loaded) as bus:
         frame = hand_over(loaded, bus, run).frame(spark)
         assert sorted(row["n"] for row in frame.collect()) == list(range(6))
+
+
+def test_the_guides_job_mails_what_it_is_given(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
+    section = guide.split("## Jobs and assets of your own")[1].split("\n## ")[0]
+    (groups,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    file = tmp_path / "topics.yaml"
+    head = "version: 1\nstore: sqlite:///bus.db\ntopics: {orders.created: {}}\n"
+    file.write_text(head + groups.split("  daily-report")[0], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    project = Project(file, instance)
+    project.defs = names["defs"]
+    Definitions.validate_loadable(project.defs)
+    with Bus.open(file) as bus:
+        people = [{"customer": "ada@example.org"}, {"customer": "nobody"}]
+        bus.publish_many("orders.created", people)
+    assert project.run(project.request(SENSOR)).success
+    project.tick(sensor=SENSOR)
+    assert project.tally("mailer") == Tally(processed=1, dead_lettered=1)
+
+
+def test_the_guides_groups_are_understood(tmp_path: Path) -> None:
+    guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
+    section = guide.split("## Jobs and assets of your own")[1].split("\n## ")[0]
+    (groups,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    file = tmp_path / "topics.yaml"
+    file.write_text("version: 1\ntopics: {orders.created: {}}\n" + groups, encoding="utf-8")
+    defs = load_definitions(file)
+    own = Definitions(assets=[report, summary_of_orders], jobs=[mail_orders])
+    merged = Definitions.merge(defs, own)
+    Definitions.validate_loadable(merged)
+    selected = merged.resolve_job_def("daily_report_job").asset_layer.selected_asset_keys
+    assert {key.to_user_string() for key in selected} == {"report", "summary_of_orders"}
+
+
+@asset
+def report() -> None: ...
+
+
+@asset
+def summary_of_orders() -> None: ...
