@@ -23,9 +23,13 @@ from pyspark.sql import SparkSession
 from dagster_bus import Bus, Message, load_definitions
 from dagster_bus.core.clock import system_clock
 from dagster_bus.core.delivery import Delivery, State
+from dagster_bus.core.groups import Group
 from dagster_bus.core.letters import Chosen
 from dagster_bus.core.store import Tally
+from dagster_bus.orchestration import rounds
 from dagster_bus.orchestration.handed import hand_over
+from dagster_bus.orchestration.reconciling import reconcile
+from dagster_bus.orchestration.runs import RunBook
 from dagster_bus.spec.load import load_spec
 from tests.support.dagster_dev import wait_for
 from tests.support.dagster_project import Project
@@ -173,6 +177,24 @@ def is_reserved(project: Project) -> bool:
 def test_a_run_that_came_and_went_between_two_ticks_is_settled(project: Project) -> None:
     run_id = begun(project, DagsterRunStatus.NOT_STARTED)
     project.end(run_id, DagsterEventType.RUN_SUCCESS)
+    project.tick(sensor=SENSOR)
+    assert project.tally("mailer") == Tally(processed=10)
+
+
+def test_a_run_that_ends_in_the_middle_of_a_tick_is_left_to_the_next_one(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(project)
+    project.tick(sensor=SENSOR)
+
+    def just_before(instance: DagsterInstance, group: Group, book: RunBook) -> None:
+        reconcile(instance, group, book)
+        project.end(run_id, DagsterEventType.RUN_SUCCESS)
+
+    with monkeypatch.context() as late:
+        late.setattr(rounds, "reconcile", just_before)
+        assert not requests_of(project)
+    assert in_flight(project).worker == run_id
     project.tick(sensor=SENSOR)
     assert project.tally("mailer") == Tally(processed=10)
 
