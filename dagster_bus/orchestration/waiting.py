@@ -18,11 +18,12 @@ from dagster_bus.core.store import Listener
 
 T = TypeVar("T")
 
-IDLE_S = 20.0
-"""How long a tick waits for a group that has nothing to do."""
+IDLE_S = 9.0
+"""How long a tick waits for a group that has nothing to do: until the daemon comes by, each 5 s,
+for the second time. Dagster ends only when its ticks have."""
 
 BUSY_S = 4.0
-"""… and for one with work under way: not longer than it takes the daemon to come by again."""
+"""… and for one with work under way: until it comes by again."""
 
 LOOK_S = 1.0
 """How often to look for what no event tells of: the end of a run, or of a wait."""
