@@ -35,11 +35,12 @@ format: $(READY)  ## put the code into the house style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: java $(READY)  ## measure log, delivery and Spark beside raw stores and a peer (minutes; ARGS="--quick" for a taste)
+bench: java $(READY)  ## measure log, delivery, Spark and Dagster beside raw stores and a peer (ARGS="--quick": a taste)
 	@$(BIN)/python -m benchmarks.log $(ARGS)
 	@$(BIN)/python -m benchmarks.delivery $(ARGS)
 	@$(BIN)/python -m benchmarks.spark_source $(ARGS)
 	@$(BIN)/python -m benchmarks.spark_sessions $(ARGS)
+	@$(BIN)/python -m benchmarks.dagster $(ARGS)
 
 docs: $(READY)  ## write the reference of topics.yaml anew
 	@$(BIN)/python -m tools.reference

@@ -123,7 +123,8 @@ def show(comparisons: Iterable[Comparison], facts: Iterable[Fact]) -> None:
         table.add_column(heading, justify="left" if heading in ("what", "beside") else "right")
     for row in comparisons:
         table.add_row(*row.cells)
-    out.print(table)
+    if table.row_count:
+        out.print(table)
     for fact in facts:
         out.print(f"{fact.what}: [bold]{fact.value}[/bold] (goal: {fact.goal})")
 
@@ -149,10 +150,19 @@ def write(
         "",
         *(f"- {key}: {value}" for key, value in about.items()),
         "",
+        *_rows(comparisons),
+        *(f"- {fact.what}: **{fact.value}** (goal: {fact.goal})" for fact in facts),
+    ]
+    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _rows(comparisons: Sequence[Comparison]) -> list[str]:
+    """A table, if there is anything to compare."""
+    if not comparisons:
+        return []
+    return [
         f"| {' | '.join(HEADINGS)} |",
         "|---|---:|---|---:|---:|---:|---:|",
         *(f"| {' | '.join(row.cells)} |" for row in comparisons),
         "",
-        *(f"- {fact.what}: **{fact.value}** (goal: {fact.goal})" for fact in facts),
     ]
-    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -197,6 +197,13 @@ def renew(delivery: Delivery, *, token: int, now_ms: int, lease_ms: int) -> Deli
     return _next(delivery, due_ms=now_ms + lease_ms)
 
 
+def keep(delivery: Delivery, *, token: int, now_ms: int, lease_ms: int) -> Delivery:
+    """A heartbeat of somebody who watches the worker, and knows that it was there all the time: it
+    counts even if it comes late, as long as nobody took the work over."""
+    _require_holder(delivery, token)
+    return _next(delivery, due_ms=now_ms + lease_ms)
+
+
 def settle(delivery: Delivery, *, token: int, now_ms: int) -> Delivery:
     """The work is done and its result is kept."""
     require_lease(delivery, token=token, now_ms=now_ms)
@@ -330,15 +337,19 @@ def take_back(
 
 def require_lease(delivery: Delivery, *, token: int, now_ms: int) -> None:
     """Refuse whoever does not hold the lease now."""
-    if delivery.state is not State.RUNNING or delivery.token != token:
-        raise LeaseLost(
-            f"delivery {delivery.id} is {delivery.state} with token {delivery.token}; "
-            f"the lease with token {token} is over and its work was handed on"
-        )
+    _require_holder(delivery, token)
     if now_ms >= delivery.due_ms:
         raise LeaseLost(
             f"the lease on delivery {delivery.id} (token {token}) ran out "
             f"{now_ms - delivery.due_ms} ms ago; its work will be handed on"
+        )
+
+
+def _require_holder(delivery: Delivery, token: int) -> None:
+    if delivery.state is not State.RUNNING or delivery.token != token:
+        raise LeaseLost(
+            f"delivery {delivery.id} is {delivery.state} with token {delivery.token}; "
+            f"the lease with token {token} is over and its work was handed on"
         )
 
 

@@ -29,7 +29,7 @@ from dagster_bus.core.reporting import (
     change_of_giving_up,
 )
 from dagster_bus.core.reserving import TRIES, Reserving
-from dagster_bus.core.store import Change, GroupProgress, Store, Tally
+from dagster_bus.core.store import Change, GroupProgress, Listener, Store, Tally
 from dagster_bus.core.topic import TopicPartition
 from dagster_bus.core.window import Window
 from dagster_bus.errors import (
@@ -106,6 +106,38 @@ class Group:
             lambda current, now_ms: life.renew(
                 current, token=held.token, now_ms=now_ms, lease_ms=lease_ms
             ),
+        )
+
+    def keep(self, held: Delivery) -> Delivery:
+        """A heartbeat for a worker that does not speak for itself, by who has seen that it is still
+        at work, or how it ended. Raises LeaseLost if its work was handed on."""
+        lease_ms = self.config.lease_ms
+        return self._step(
+            held.id,
+            lambda current, now_ms: life.keep(
+                current, token=held.token, now_ms=now_ms, lease_ms=lease_ms
+            ),
+        )
+
+    def delivery(self, id: str) -> Delivery:
+        """One of the group's deliveries, as it is now. Raises UnknownDelivery."""
+        return self._store.delivery(id)
+
+    def most_urgent(self, delivery: Delivery) -> int | None:
+        """The priority of a delivery's most urgent event."""
+        return self._store.most_urgent(delivery.ranges)
+
+    def listen(self) -> Listener:
+        """Begin to listen for new events, of whatever topic."""
+        return self._store.listen()
+
+    def unwanted(self, held: Delivery) -> int:
+        """How many of a delivery's events the group does not want, or are not there any more."""
+        wanted = self.config.filter
+        if not wanted or held.redriven:
+            return 0
+        return held.size - sum(
+            wanted.matches(event.attributes, event.key) for event in self.events(held)
         )
 
     def events(self, held: Delivery) -> Iterator[Event]:

@@ -344,6 +344,9 @@ class Store(Protocol):
         """The last offset of a range up to which its events are of at most so many bytes, and how
         many these are; the offset before the range if not even the first one fits."""
 
+    def most_urgent(self, spans: Sequence[OffsetRange]) -> int | None:
+        """The priority of the most urgent event of some ranges; None if nothing is left of them."""
+
     def holders(self, group: str, spans: Sequence[OffsetRange]) -> list[tuple[Place, str]]:
         """The events of some ranges with a key that an event of an open delivery of the group has
         too, in the same partition: each with that delivery's id, in the order of their offsets.

@@ -24,7 +24,7 @@ from dagster_bus.core.clock import system_clock
 from dagster_bus.core.standing import Standing, standing_of
 from dagster_bus.opening import Bus
 from dagster_bus.orchestration.drift import drift_of
-from dagster_bus.orchestration.names import CHECKS, dead_letters_key, table_key
+from dagster_bus.orchestration.names import CHECKS, asset_of, dead_letters_key, table_key
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.spec.load import LoadedSpec
 from dagster_bus.spec.models import GroupSpec
@@ -71,7 +71,7 @@ def check_specs(group: str, spec: GroupSpec) -> Iterator[AssetCheckSpec]:
         asset=dead_letters_key(group),
         description=f"How many events the group {group} gave up on: {most}.",
     )
-    table, slo = table_key(group), spec.slo
+    table, slo = asset_of(group, spec), spec.slo
     if slo and slo.max_lag is not None:
         said = f"At most {slo.max_lag:,} events wait to be processed."
         yield AssetCheckSpec(LAG, asset=table, description=said)
@@ -93,7 +93,7 @@ def verdicts(group: str, spec: GroupSpec, standing: Standing, dead: int) -> Iter
         f"{dead:,} dead letters; {limit:,} are accepted",
         {"dead letters": dead, "limit": limit},
     )
-    table, slo = table_key(group), spec.slo
+    table, slo = asset_of(group, spec), spec.slo
     if slo and slo.max_lag is not None:
         said = f"{standing.lag:,} events are not processed; {slo.max_lag:,} may be"
         metadata = {"lag": standing.lag, "limit": slo.max_lag}

@@ -4,10 +4,11 @@ All of them are one definition, whose parts can be looked at alone: that is what
 groups load quickly.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dagster import (
     AssetExecutionContext,
+    AssetKey,
     AssetMaterialization,
     AssetsDefinition,
     AssetSpec,
@@ -19,21 +20,24 @@ from dagster import (
 from dagster_bus.core.naming import definition_name
 from dagster_bus.opening import Bus
 from dagster_bus.orchestration.letters_shown import records_of, stories_of
-from dagster_bus.orchestration.names import LETTERS, PURGE, REDRIVE, dead_letters_key, table_key
+from dagster_bus.orchestration.names import LETTERS, PURGE, REDRIVE, dead_letters_key
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.spec.load import LoadedSpec
 
 NEWEST = 50
 
 
-def build_dead_letters(loaded: LoadedSpec, groups: Sequence[str]) -> list[AssetsDefinition]:
-    if not groups:
+def build_dead_letters(
+    loaded: LoadedSpec, upstream: Mapping[str, Sequence[AssetKey]]
+) -> list[AssetsDefinition]:
+    """`upstream` has the groups, each with the assets that its letters come from."""
+    if not upstream:
         return []
-    by_key = {dead_letters_key(group): group for group in groups}
+    by_key = {dead_letters_key(group): group for group in upstream}
 
     @multi_asset(
         name=LETTERS,
-        specs=[_spec(loaded, group) for group in groups],
+        specs=[_spec(loaded, group, deps) for group, deps in upstream.items()],
         can_subset=True,
     )
     def all_dead_letters(
@@ -49,10 +53,10 @@ def build_dead_letters(loaded: LoadedSpec, groups: Sequence[str]) -> list[Assets
     return [all_dead_letters]
 
 
-def _spec(loaded: LoadedSpec, group: str) -> AssetSpec:
+def _spec(loaded: LoadedSpec, group: str, upstream: Sequence[AssetKey]) -> AssetSpec:
     return AssetSpec(
         key=dead_letters_key(group),
-        deps=[table_key(group)],
+        deps=upstream,
         description=(
             f"Events that the group {group} gave up on, each with every error on its way. "
             "Brought up to date by the group's sensor; materialize it to look again now. The job "

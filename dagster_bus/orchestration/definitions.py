@@ -4,25 +4,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dagster import (
-    AssetsDefinition,
-    Definitions,
-    ExecutorDefinition,
-    JobDefinition,
-    define_asset_job,
-    in_process_executor,
-)
+from dagster import Definitions, ExecutorDefinition, in_process_executor
 
-from dagster_bus.core.naming import job_name
 from dagster_bus.errors import PipelineError, SpecError
 from dagster_bus.orchestration.checks import build_checks
 from dagster_bus.orchestration.dead_letters import build_dead_letters
+from dagster_bus.orchestration.job_groups import groups_started
 from dagster_bus.orchestration.letters_jobs import build_letters_jobs
-from dagster_bus.orchestration.names import table_key, unusable_names
+from dagster_bus.orchestration.names import table_key, topic_key, unusable_names
 from dagster_bus.orchestration.observing import build_observing
 from dagster_bus.orchestration.replaying import build_replay_job
 from dagster_bus.orchestration.resources import BusResource
-from dagster_bus.orchestration.sensors import build_sensor
+from dagster_bus.orchestration.sensors import build_sensors
 from dagster_bus.orchestration.sessions import BusPySparkResource
 from dagster_bus.orchestration.tables import build_table_asset
 from dagster_bus.orchestration.topics import build_topic_assets
@@ -32,7 +25,6 @@ from dagster_bus.orchestration.works import build_work
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.session import session_config, use_this_python
 from dagster_bus.spec.load import LoadedSpec, load_spec
-from dagster_bus.spec.unsupported import not_yet
 
 
 def load_definitions(
@@ -53,21 +45,30 @@ def load_definitions(
     use_this_python(loaded.spec.spark)
     all_resources = {**_resources(loaded, Path(topics_yaml)), **(resources or {})}
     tables = {name: build_table_asset(loaded, name, work) for name, work in works.items()}
+    started = groups_started(loaded, tables, all_resources, executor)
+    groups = [each.group for each in started.groups]
+    letters_from = {
+        name: [table_key(name)] if name in tables else [*map(topic_key, loaded.topics_of(name))]
+        for name in groups
+    }
     upkeep_jobs, schedules = build_upkeep(loaded, list(works))
     return Definitions(
         assets=[
             *build_topic_assets(loaded),
             *tables.values(),
-            *build_dead_letters(loaded, list(works)),
+            *build_dead_letters(loaded, letters_from),
         ],
-        asset_checks=build_checks(loaded, list(works)),
+        asset_checks=build_checks(loaded, groups),
         jobs=[
-            *(_job(name, table, all_resources, executor) for name, table in tables.items()),
+            *started.jobs.values(),
             *([build_replay_job(works)] if works else []),
-            *(build_letters_jobs() if works else ()),
+            *(build_letters_jobs() if groups else ()),
             *upkeep_jobs,
         ],
-        sensors=[*map(build_sensor, works), build_observing(loaded, list(works))],
+        sensors=[
+            *build_sensors(started, loaded.spec.dagster.sensors),
+            build_observing(loaded, groups),
+        ],
         schedules=schedules,
         resources=all_resources,
         executor=executor,
@@ -84,27 +85,11 @@ def _resources(loaded: LoadedSpec, topics_yaml: Path) -> dict[str, Any]:
     }
 
 
-def _job(
-    group: str, table: AssetsDefinition, resources: Mapping[str, Any], executor: ExecutorDefinition
-) -> JobDefinition:
-    """The job of a group's sensor, made from its table alone: Dagster looks at all assets for each
-    job that is left to it, which takes minutes for thousands."""
-    job = define_asset_job(
-        job_name(group),
-        selection=[table_key(group)],
-        executor_def=executor,
-        description=f"Works off one delivery of group {group}. Started by its sensor.",
-    )
-    alone = Definitions(assets=[table], jobs=[job], resources=resources)
-    return alone.resolve_job_def(job_name(group))
-
-
 def _works(loaded: LoadedSpec) -> dict[str, Work]:
     """What each group does. Pipelines are imported now, so that a typing mistake costs no event."""
     works = {}
     problems = [*unusable_names(loaded), *unusable_windows(loaded)]
     for name, spec in loaded.spec.groups.items():
-        problems += not_yet(loaded, name)
         if spec.pipeline is None and spec.sql is None:  # somebody else reads it
             continue
         try:

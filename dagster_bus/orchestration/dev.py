@@ -25,9 +25,9 @@ telemetry:
   enabled: false
 nux:                          # no invitation to a newsletter
   enabled: false
-sensors:                      # one slow sensor holds up no other
+sensors:                      # one slow sensor holds up no other, so that some may wait for events
   use_threads: true
-  num_workers: 4
+  num_workers: 8
 run_monitoring:               # a run that never starts is noticed
   enabled: true
   poll_interval_seconds: 5

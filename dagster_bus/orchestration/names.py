@@ -16,6 +16,7 @@ from dagster_bus.core.naming import (
 )
 from dagster_bus.errors import Problem
 from dagster_bus.spec.load import LoadedSpec
+from dagster_bus.spec.models import GroupSpec
 
 GROUP_TAG = "dagster_bus/group"
 DELIVERY_TAG = "dagster_bus/delivery"
@@ -48,6 +49,12 @@ def topic_key(topic: str) -> AssetKey:
 
 def table_key(group: str) -> AssetKey:
     return AssetKey(table_path(group))
+
+
+def asset_of(group: str, spec: GroupSpec) -> AssetKey:
+    """What stands for a group in the lineage: its table, or if others do its work its letters."""
+    in_spark = spec.pipeline is not None or spec.sql is not None
+    return table_key(group) if in_spark else dead_letters_key(group)
 
 
 def dead_letters_key(group: str) -> AssetKey:

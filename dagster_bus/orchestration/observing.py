@@ -26,7 +26,7 @@ from dagster_bus.core.store import Bounds
 from dagster_bus.core.topic import TopicPartition
 from dagster_bus.opening import Bus
 from dagster_bus.orchestration.checks import verdicts
-from dagster_bus.orchestration.names import OBSERVE, table_key, topic_key
+from dagster_bus.orchestration.names import OBSERVE, asset_of, topic_key
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.spec.load import LoadedSpec
 
@@ -87,7 +87,9 @@ def _observed(
     yield from _of_topics(bus, topics, standings, seen)
     for name, standing in standings.items():
         dead = sum(bus.dead_letters(name).counts().values())
-        yield AssetObservation(table_key(name), metadata=group_metadata(standing, dead))
+        yield AssetObservation(
+            asset_of(name, loaded.spec.groups[name]), metadata=group_metadata(standing, dead)
+        )
         for verdict in verdicts(name, loaded.spec.groups[name], standing, dead):
             yield verdict.evaluation()
 

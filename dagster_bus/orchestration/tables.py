@@ -58,6 +58,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
             **place_in_file(loaded, ("groups", name)),
         },
         output_required=False,
+        pool=spec.pool,
     )
     def table(
         context: AssetExecutionContext, bus: BusResource, pyspark: PySparkResource

@@ -17,6 +17,8 @@ from dagster_bus.spark.source.columns import ENVELOPE, EVENT_TYPE
 from dagster_bus.stores.arrow import to_table
 from dagster_bus.stores.staging import PARSED
 
+__all__ = ["DataFrame", "SparkSession", "frame_of", "read_events"]
+
 EVENT = "_event"
 CORRUPT = "_corrupt"
 """The payload as it is, if it does not fit the columns; asked for by `corrupt` in the file."""

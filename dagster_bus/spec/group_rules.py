@@ -56,6 +56,9 @@ def _work(loaded: LoadedSpec, place: Path) -> Iterator[Problem]:
             if key in written:
                 message = "only a pipeline or sql has rows for this (add one, or remove this)"
                 yield wrong(loaded, (*place, key), message)
+        if "pool" in written:
+            message = "a job or an asset of your own names its pool itself (remove this)"
+            yield wrong(loaded, (*place, "pool"), message)
     if "sql" in written and "results" in loaded.keys(*place, "table"):
         message = "a query has one result (remove this, or write a pipeline)"
         yield wrong(loaded, (*place, "table", "results"), message)

@@ -113,7 +113,9 @@ class GroupSpec(Spec):
         None, description="A query over the view `events` that gives the rows."
     )
     job: DagsterName | None = Field(
-        None, description="A Dagster job that is started for each batch."
+        None,
+        description="A Dagster job of your own that is started for each batch, and whose outcome "
+        "settles it.",
     )
     assets: TextOrTexts | None = Field(
         None,

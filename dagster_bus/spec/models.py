@@ -57,6 +57,16 @@ class SparkSpec(Spec):
     )
 
 
+class DagsterSpec(Spec):
+    """What the groups become in Dagster."""
+
+    sensors: Literal["each", "shared"] = Field(
+        "each",
+        description="each: every group has a sensor, whose switch pauses it. shared: one sensor "
+        "goes over all groups in turn, but for those with a `job`; better for hundreds of them.",
+    )
+
+
 class BusSpec(Spec):
     """The whole file."""
 
@@ -76,6 +86,9 @@ class BusSpec(Spec):
     )
     retry_policies: dict[PolicyName, RetryPolicySpec] = Field(
         default_factory=dict, description="Retry policies by name."
+    )
+    dagster: DagsterSpec = Field(
+        default_factory=DagsterSpec, description="What the groups become in Dagster."
     )
     system: SystemSpec = Field(
         default_factory=SystemSpec, description="What the bus tells of itself."

@@ -11,23 +11,14 @@ from dagster_bus.spec.wrong import wrong
 
 UNSUPPORTED: Mapping[str, Sequence[str]] = {
     "topics.NAME": ("acl",),
-    "groups.NAME": (
-        *("job", "assets", "pool", "tags"),
-    ),
 }
 """Keys of which any value but the default is asked for in vain."""
 
 
-def not_yet(loaded: LoadedSpec, group: str | None = None) -> Iterator[Problem]:
-    """What the file, or one group, asks for in vain."""
-    spec = loaded.spec
-    if group is not None:
-        yield from _asked(loaded, ("groups", group), spec.groups[group])
-        return
-    for name, topic in spec.topics.items():
+def not_yet(loaded: LoadedSpec) -> Iterator[Problem]:
+    """What a file asks for in vain."""
+    for name, topic in loaded.spec.topics.items():
         yield from _asked(loaded, ("topics", name), topic)
-    for name, declared in spec.groups.items():
-        yield from _asked(loaded, ("groups", name), declared)
 
 
 def _asked(loaded: LoadedSpec, place: tuple[str, ...], model: BaseModel) -> Iterator[Problem]:

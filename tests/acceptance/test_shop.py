@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from dagster_bus.core.store import Tally
-from tests.support.dagster_dev import ask, materializations, runs_of, wait_for
+from tests.support.dagster_dev import materializations, runs_of, terminate, wait_for
 from tests.support.shop import Shop
 
 pytestmark = pytest.mark.timeout(600)
@@ -48,11 +48,7 @@ def test_a_run_that_is_cancelled_hands_its_work_back_though_it_had_one_attempt_o
 ) -> None:
     wait_for("run to cancel", (shop.folder / "to-be-cancelled").exists)
     (first,) = runs_of(shop.url, "cancelled")
-    ask(
-        shop.url,
-        "mutation ($id: String!) { terminateRun(runId: $id) { __typename } }",
-        id=first["runId"],
-    )
+    terminate(shop.url, first["runId"])
     wait_for("next run", lambda: tally(shop, "cancelled").settled == 30)
     assert tally(shop, "cancelled") == Tally(processed=30)
     assert sorted(event_ids(shop, "cancelled")) == sorted(published["slow"])

@@ -8,6 +8,7 @@ import pytest
 from dagster_bus.core.breaker import PROBE_EVENTS, Circuit
 from dagster_bus.core.bus import Bus
 from dagster_bus.core.delivery import Delivery, State
+from dagster_bus.core.event import Message, Priority
 from dagster_bus.core.group_config import GroupConfig
 from dagster_bus.core.groups import Group
 from dagster_bus.core.position import AtOffset, AtTime, Start
@@ -15,7 +16,7 @@ from dagster_bus.core.ranges import Place, count, covering
 from dagster_bus.core.reporting import Failed, Report
 from dagster_bus.core.retry import BreakerPolicy, RetryPolicy
 from dagster_bus.core.store import Store, Tally
-from dagster_bus.core.topic import TopicPartition
+from dagster_bus.core.topic import EventFilter, OffsetRange, TopicPartition
 from dagster_bus.core.window import HOUR_MS
 from dagster_bus.errors import DeliveriesUnderWay, LeaseLost, OffsetTrimmed, UnknownTopic
 from tests.support.builders import START_MS, FakeClock, begin, group_config, numbers, open_bus
@@ -431,3 +432,49 @@ def test_groups_are_sent_by_time(store: Store, clock: FakeClock) -> None:
     work_off(group)
     group.seek(AtTime(START_MS + 1))
     assert work_off(group) == [4, 5, 6]
+
+
+def test_a_delivery_knows_its_most_urgent_event(store: Store, clock: FakeClock) -> None:
+    bus = open_bus(store, clock, group_config(max_events=3), partitions=1)
+    priorities: list[Priority] = ["low", "normal", "critical", "low", "high", "low", "low"]
+    bus.publish_many("orders", [Message({}, priority=each) for each in priorities])
+    group = bus.group("readers")
+    assert [group.most_urgent(each) for each in group.reserve()] == [0, 1]
+    assert store.most_urgent([OffsetRange("orders", 0, 1, 2), OffsetRange("orders", 0, 4, 4)]) == 2
+    assert store.most_urgent([OffsetRange("orders", 0, 8, 9)]) is None
+    assert store.most_urgent([]) is None
+
+
+def test_who_watches_a_worker_may_keep_its_lease_late_until_the_work_is_handed_on(
+    store: Store, clock: FakeClock
+) -> None:
+    bus = open_bus(store, clock)
+    bus.publish_many("orders", numbers(3))
+    group = bus.group("readers")
+    held = begin(group)
+    clock.advance(1_000_000)
+    with pytest.raises(LeaseLost):
+        group.renew(held)
+    assert group.keep(held).due_ms == clock() + 5_000
+    clock.advance(5_000)
+    group.reserve()  # takes it back, and lets it wait
+    with pytest.raises(LeaseLost):
+        group.keep(held)
+    clock.advance(1_000)
+    again = begin(group, "another run")
+    with pytest.raises(LeaseLost):
+        group.keep(held)
+    group.settle(again)
+    with pytest.raises(LeaseLost):
+        group.keep(again)
+    assert group.progress().tally == Tally(processed=3)
+
+
+def test_what_a_group_does_not_want_is_counted_for_who_cannot(
+    store: Store, clock: FakeClock
+) -> None:
+    bus = open_bus(store, clock, group_config(filter=EventFilter(exists=("mail",))))
+    bus.publish_many("orders", [Message({}, attributes={"mail": n % 2}) for n in range(4)])
+    bus.publish_many("orders", [Message({}, attributes={"letter": True}) for _ in range(3)])
+    group = bus.group("readers")
+    assert group.unwanted(begin(group)) == 3

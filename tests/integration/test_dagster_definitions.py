@@ -1,5 +1,6 @@
 """What `topics.yaml` becomes in Dagster, and what is said of mistakes."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,14 +8,17 @@ from pathlib import Path
 import pytest
 from dagster import (
     AssetKey,
+    DagsterEventType,
     DagsterInstance,
+    DagsterRunStatus,
     DefaultSensorStatus,
     Definitions,
+    RunRequest,
 )
 from dagster_pyspark import PySparkResource
 
 from dagster_bus import BusResource, load_definitions
-from dagster_bus.errors import SpecError, StoreUnusable
+from dagster_bus.errors import SpecError
 from tests.support.dagster_project import DEAD, JOB, SENSOR, TABLE, Project
 from tests.support.project import write_topics
 
@@ -43,6 +47,36 @@ def test_the_file_becomes_resources_assets_a_job_and_a_sensor(project: Project) 
     assert isinstance(defs.resources["pyspark"], PySparkResource)  # type: ignore[index]
 
 
+def test_a_groups_pool_and_tags_are_those_of_its_runs(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    file = write_topics(
+        tmp_path, **{"retry: quick": "retry: quick\n    pool: spark\n    tags: {a: b}"}
+    )
+    project = Project(file, instance)
+    (node,) = project.defs.resolve_job_def(JOB).all_node_defs
+    assert node.pools == {"spark"}
+    project.publish(1)
+    assert project.request().tags["a"] == "b"
+
+
+def test_dagsters_own_retries_leave_the_runs_of_groups_alone(tmp_path: Path) -> None:
+    """The bus decides when to try again."""
+    retries = {"run_retries": {"enabled": True, "max_retries": 3}}
+    with DagsterInstance.local_temp(str(tmp_path), overrides=retries) as eager:
+        project = Project(write_topics(tmp_path), eager)
+        project.publish(1)
+        request = project.request()
+        failed = [
+            project.launch(RunRequest(tags=tags), DagsterRunStatus.STARTED)
+            for tags in (request.tags, {})
+        ]
+        for run_id in failed:
+            project.end(run_id, DagsterEventType.RUN_FAILURE)
+        runs = [eager.get_run_by_id(run_id) for run_id in failed]
+        assert [run.tags["dagster/will_retry"] for run in runs if run] == ["false", "true"]
+
+
 def test_loading_does_not_touch_the_store(project: Project) -> None:
     assert not (project.file.parent / "bus.db").exists()
 
@@ -53,8 +87,9 @@ def test_a_code_location_loads_with_the_store_down_and_the_tick_says_so(
     (tmp_path / "file").write_text("not a folder")
     file = write_topics(tmp_path, **{"sqlite:///bus.db": "sqlite:///file/bus.db"})
     project = Project(file, instance)
-    with pytest.raises(StoreUnusable, match=r"the store .*file/bus\.db failed"):
-        project.tick()
+    skipped = project.skipped()
+    assert re.match(r"the store .*file/bus\.db failed", skipped)
+    assert skipped.endswith("no event is lost by this, and the next tick tries again.")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +124,8 @@ def test_a_code_location_loads_with_the_store_down_and_the_tick_says_so(
         ),
         (
             "retry: quick",
-            "retry: quick\n    pool: spark",
-            "topics.yaml:20:11: groups.order-table.pool: understood, but this",
+            "retry: quick\n    publish: stock",
+            "topics.yaml:20:14: groups.order-table.publish: understood, but this",
         ),
     ],
 )

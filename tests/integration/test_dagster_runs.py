@@ -23,7 +23,7 @@ from dagster_bus.orchestration.dead_letters import build_dead_letters
 from dagster_bus.spark.tables import Written
 from dagster_bus.spark.tables.delta import DeltaSink
 from dagster_bus.spec.load import load_spec
-from tests.support.dagster_project import DEAD, Project, failure_of
+from tests.support.dagster_project import DEAD, TABLE, Project, failure_of
 from tests.support.project import write_topics
 
 
@@ -233,7 +233,7 @@ def test_a_sensor_says_that_its_group_has_stopped(
 
 def test_the_dead_letter_asset_can_be_looked_at_again_by_hand(project: Project) -> None:
     result = materialize(
-        build_dead_letters(load_spec(project.file), ["order-table"]),
+        build_dead_letters(load_spec(project.file), {"order-table": [TABLE]}),
         instance=project.instance,
         resources={"bus": BusResource(topics_yaml=str(project.file))},
     )

@@ -67,7 +67,7 @@ class Chain(Project):
         sensor = job.replace("_job", "_sensor")
         for _ in range(100):  # a tick takes lost work back; one of the next has waited for it
             for request in self.tick(sensor=sensor).run_requests or []:
-                return self.run(request, job=job)
+                return self.run(request)
         raise AssertionError("nothing to do")
 
     def table(self, name: str) -> dict[int, float]:

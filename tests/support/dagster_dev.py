@@ -54,6 +54,58 @@ def materializations(url: str, *path: str) -> list[dict[str, Any]]:
     ]
 
 
+SELECTOR = {"repositoryLocationName": "shop", "repositoryName": "__repository__"}
+"""Where the tests' definitions are."""
+
+
+def switch_sensor(url: str, name: str, *, on: bool) -> None:
+    """What the switch of a sensor does in the UI."""
+    selector = {**SELECTOR, "sensorName": name}
+    if on:
+        ask(
+            url,
+            """mutation ($selector: SensorSelector!) {
+                 startSensor(sensorSelector: $selector) { __typename } }""",
+            selector=selector,
+        )
+        return
+    found = ask(
+        url,
+        """query ($selector: SensorSelector!) {
+             sensorOrError(sensorSelector: $selector) { ... on Sensor { id } } }""",
+        selector=selector,
+    )
+    query = "mutation ($id: String!) { stopSensor(id: $id) { __typename } }"
+    ask(url, query, id=found["sensorOrError"]["id"])
+
+
+def preview(url: str, name: str) -> list[dict[str, str]]:
+    """The runs that a preview of a sensor in the UI would ask for."""
+    found = ask(
+        url,
+        """mutation ($selector: SensorSelector!) {
+             sensorDryRun(selectorData: $selector, cursor: null) {
+               ... on DryRunInstigationTick { evaluationResult { runRequests { runKey } } } } }""",
+        selector={**SELECTOR, "sensorName": name},
+    )
+    requests: list[dict[str, str]] = found["sensorDryRun"]["evaluationResult"]["runRequests"]
+    return requests
+
+
+def reload_location(url: str) -> None:
+    ask(
+        url,
+        """mutation ($name: String!) {
+             reloadRepositoryLocation(repositoryLocationName: $name) { __typename } }""",
+        name=SELECTOR["repositoryLocationName"],
+    )
+
+
+def terminate(url: str, run_id: str) -> None:
+    query = "mutation ($id: String!) { terminateRun(runId: $id) { __typename } }"
+    ask(url, query, id=run_id)
+
+
 def wait_for(what: str, find: Callable[[], T], seconds: float = 240.0) -> T:
     """What a look finds, as soon as it is something; looks are repeated for a bounded time."""
     deadline = time.monotonic() + seconds

@@ -24,6 +24,7 @@ TOPICS = """\
       bad: {schema: {fields: {n: bigint}}}
       fragile: {partitions: 2, schema: {fields: {n: bigint}}}
       slow: {schema: {fields: {n: bigint}}}
+      letters: {partitions: 2}
     groups:
       plain:
         topics: [good]
@@ -47,6 +48,13 @@ TOPICS = """\
         retry: once
         pipeline: shop.pipelines:hang_once_more
         table: {path: data/cancelled}
+      mailer:
+        topics: [letters]
+        retry: three
+        job: mail_letters
+        batch: {max_inflight: 1}
+        launch_timeout: 5s
+        lease: 2s
     """
 
 PIPELINES = '''\
@@ -81,10 +89,49 @@ PIPELINES = '''\
 INIT = """\
     from pathlib import Path
 
-    from dagster_bus import load_definitions
+    from dagster import Definitions
 
-    defs = load_definitions(Path(__file__).parent.parent / "topics.yaml")
+    from dagster_bus import load_definitions
+    from shop.jobs import mail_letters
+
+    defs = Definitions.merge(
+        load_definitions(Path(__file__).parent.parent / "topics.yaml"),
+        Definitions(jobs=[mail_letters]),
+    )
     """
+
+JOBS = '''\
+    import os
+    import time
+    from pathlib import Path
+
+    from dagster import OpExecutionContext, in_process_executor, job, op
+    from dagster_bus import BusResource
+
+
+    @op
+    def mail(context: OpExecutionContext, bus: BusResource) -> None:
+        with bus.delivery(context) as delivery:
+            events = [event.payload for event in delivery.events()]
+        for payload in events:
+            wait_for_the_end(payload.get("mark"))
+        with Path("mailed").open("a") as book:
+            book.writelines(f"{payload['n']}\\n" for payload in events)
+
+
+    def wait_for_the_end(mark: str | None) -> None:
+        """The first run that gets here says who it is, and goes on when it is told to."""
+        if mark is None or Path(mark).exists():
+            return
+        Path(mark).write_text(str(os.getpid()))
+        while not Path(f"{mark}-go-on").exists():
+            time.sleep(0.1)
+
+
+    @job(executor_def=in_process_executor)
+    def mail_letters() -> None:
+        mail()
+    '''
 
 
 class Shop:
@@ -107,6 +154,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         "topics.yaml": TOPICS,
         "shop/pipelines.py": PIPELINES,
         "shop/__init__.py": INIT,
+        "shop/jobs.py": JOBS,
         "workspace.yaml": "load_from: [{python_module: shop}]",
     }.items():
         (folder / name).write_text(dedent(text), encoding="utf-8")

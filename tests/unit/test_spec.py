@@ -130,6 +130,7 @@ FULL = """\
       pauses:
         topics: [control.*]
         filter: {key: all}
+    dagster: {sensors: shared}
     system: {metrics: 30s, dlq: true, audit: true}
 """
 

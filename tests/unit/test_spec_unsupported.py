@@ -27,18 +27,7 @@ def test_everything_else_is_noted_at_its_place(tmp_path: Path) -> None:
         "understood, but this version does not act on it yet"
     )
     noted = {note.split(": ")[1] for note in notes}
-    assert noted == {
-        "topics.meters.read.acl",
-        *(f"groups.load.{key}" for key in {*UNSUPPORTED["groups.NAME"]} - {"job", "assets"}),
-        "groups.bill.job",
-        "groups.map.assets",
-    }  # fmt: skip
-
-
-def test_a_group_is_noted_alone(tmp_path: Path) -> None:
-    loaded = load(tmp_path, FULL)
-    noted = [str(problem).split(": ")[1] for problem in not_yet(loaded, "bill")]
-    assert noted == ["groups.bill.job"]
+    assert noted == {"topics.meters.read.acl"}
 
 
 def test_only_keys_of_the_grammar_are_listed() -> None:

@@ -33,11 +33,11 @@ def test_a_file_without_mistakes_is_fine(file: Path) -> None:
 
 
 def test_what_is_not_acted_on_yet_is_noted_and_no_mistake(file: Path) -> None:
-    said = call(file, GOOD.replace("lease: 20s", "pool: spark"))
+    said = call(file, GOOD.replace("lease: 20s", "slo: {max_age: 5m}"))
     assert said.exit_code == 0
     assert "is fine" in said.stdout
     assert said.stderr == (
-        "note: topics.yaml:18:11: groups.history.pool: understood, but this version does not act "
+        "note: topics.yaml:18:5: groups.history.slo: understood, but this version does not act "
         "on it yet\n"
     )
     assert "is fine" in call(file, FULL).stdout

@@ -101,6 +101,26 @@ def fitting(connection: MongoConnection, span: OffsetRange, most_bytes: int) -> 
         return span.last, end["bytes"] - begin["bytes"]
 
 
+def most_urgent(connection: MongoConnection, spans: Sequence[OffsetRange]) -> int | None:
+    if not spans:
+        return None
+    inside = [
+        {
+            "topic": span.topic,
+            "partition": span.partition,
+            "offset": {"$gte": span.first, "$lte": span.last},
+        }
+        for span in spans
+    ]
+    steps: list[Document] = [
+        {"$match": {"$or": inside}},
+        {"$group": {"_id": None, "most": {"$min": "$priority"}}},
+    ]
+    with connection.reading() as session:
+        found = list(connection.database["events"].aggregate(steps, session=session))
+    return int(found[0]["most"]) if found else None
+
+
 def _counter(database: Database[Document], session: ClientSession, at: TopicPartition) -> Document:
     counter = database["counters"].find_one({"_id": partition_id(at)}, session=session)
     if counter is None:

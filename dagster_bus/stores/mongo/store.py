@@ -176,6 +176,9 @@ class MongoStore(Closing):
     def fitting(self, span: OffsetRange, most_bytes: int) -> tuple[int, int]:
         return places.fitting(self._connection, span, most_bytes)
 
+    def most_urgent(self, spans: Sequence[OffsetRange]) -> int | None:
+        return places.most_urgent(self._connection, spans)
+
     def holders(self, group: str, spans: Sequence[OffsetRange]) -> list[tuple[Place, str]]:
         with self._connection.snapshot() as session:
             return holders(self._database, session, group, spans)

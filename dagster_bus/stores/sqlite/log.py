@@ -86,6 +86,15 @@ def fitting(connection: sqlite3.Connection, span: OffsetRange, most_bytes: int) 
     return last, size
 
 
+def most_urgent(connection: sqlite3.Connection, spans: Sequence[OffsetRange]) -> int | None:
+    found = []
+    for span in spans:
+        log = find_log(connection, TopicPartition(span.topic, span.partition))
+        asked = {"id": log.id, "first": span.first, "last": span.last}
+        found += connection.execute(QUERIES["most_urgent"], asked).fetchone()
+    return min((each for each in found if each is not None), default=None)
+
+
 def offset_keeping(connection: sqlite3.Connection, at: TopicPartition, keep_bytes: int) -> int:
     find_log(connection, at)
     asked = {**at._asdict(), "keep": keep_bytes}

@@ -166,6 +166,9 @@ class SqliteStore(Closing):
     def fitting(self, span: OffsetRange, most_bytes: int) -> tuple[int, int]:
         return self._file.read(lambda c: log.fitting(c, span, most_bytes))
 
+    def most_urgent(self, spans: Sequence[OffsetRange]) -> int | None:
+        return self._file.read(lambda c: log.most_urgent(c, spans))
+
     def holders(self, group: str, spans: Sequence[OffsetRange]) -> list[tuple[Place, str]]:
         return self._file.read(lambda c: groups.holders(c, group, spans))
 

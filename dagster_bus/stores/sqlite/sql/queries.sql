@@ -387,6 +387,10 @@ SELECT low - 1,
 FROM halving
 WHERE low = high
 
+-- name: most_urgent
+SELECT min(priority) FROM events
+WHERE pos BETWEEN (:id << 40 | :first) AND (:id << 40 | :last)
+
 -- name: holders
 -- The open delivery with the highest offset of a key is the one to wait for.
 WITH held (key, delivery_id, newest) AS (
