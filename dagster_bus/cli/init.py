@@ -1,28 +1,15 @@
 """`dagster-bus init`"""
 
-import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 
 import click
 
 from dagster_bus.errors import UsageError
-from dagster_bus.spec.json_schema import json_schema
-
-TEMPLATES = {
-    "topics.yaml": "topics.yaml",
-    "definitions/__init__.py": "definitions.py.txt",
-    "definitions/pipelines.py": "pipelines.py.txt",
-    "workspace.yaml": "workspace.yaml",
-    ".gitignore": "gitignore.txt",
-}
-"""Files of a starter project, and what they are made from. Python files are kept as text, as they
-are no part of this package."""
+from dagster_bus.templates import starter, write_files
 
 SAMPLE = '{"payment_id": "P-1", "amount": "2500.00", "paid_at": "2026-01-31T08:00:00Z"}'
 
@@ -40,7 +27,7 @@ def init(folder: Path) -> None:
             f"{folder} has these files already, and nothing was changed: {', '.join(there)} "
             "(name another folder)"
         )
-    _write(folder, files)
+    write_files(folder, files)
     click.echo(f"Made in {folder.resolve()}:\n")
     for name in files:
         click.echo(f"  {name}")
@@ -48,30 +35,6 @@ def init(folder: Path) -> None:
     for line in next_steps(folder):
         click.echo(f"  {line}")
     click.echo("\nThen edit topics.yaml and definitions/pipelines.py.")
-
-
-def starter() -> dict[str, str]:
-    """The files of a starter project by name."""
-    templates = resources.files("dagster_bus") / "templates"
-    files = {name: (templates / kept).read_text("utf-8") for name, kept in TEMPLATES.items()}
-    schema = json.dumps(json_schema(), ensure_ascii=False, indent=2)
-    return {**files, "topics.schema.json": f"{schema}\n"}
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """All of the files, or none of them."""
-    written: list[Path] = []
-    try:
-        for name, text in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
-                written.append(path)
-                file.write(text)
-    except OSError as error:
-        for path in written:
-            path.unlink()
-        raise UsageError(f"cannot write {error.filename or folder}: {error.strerror}") from None
 
 
 def next_steps(folder: Path) -> list[str]:

@@ -11,13 +11,14 @@ import jsonschema_rs
 import pytest
 from click.testing import CliRunner, Result
 
-from dagster_bus.cli.init import SAMPLE, TEMPLATES, init, next_steps, starter
+from dagster_bus.cli.init import SAMPLE, init, next_steps
 from dagster_bus.cli.validate import validate
 from dagster_bus.errors import UsageError
 from dagster_bus.schemas import compile_schema
 from dagster_bus.spec.json_schema import json_schema
 from dagster_bus.spec.load import load_spec
 from dagster_bus.spec.source import read_source
+from dagster_bus.templates import TEMPLATES, starter
 
 FILES = {*TEMPLATES, "topics.schema.json"}
 

@@ -24,11 +24,14 @@ MAY_IMPORT = {
     "live": {"errors", "core"},
     "opening": {"errors", "core", "stores", "schemas", "spec", "live"},
     "connectors": {"errors", "core"},
-    "templates": set(),
+    "templates": {"errors", "core", "schemas", "spec"},
     "spark": {"errors", "core", "stores", "schemas", "spec", "opening"},
-    "orchestration": {"errors", "core", "stores", "schemas", "spec", "opening", "spark"},
+    "orchestration": {
+        *("errors", "core", "stores", "schemas", "spec", "templates"),
+        *("opening", "spark"),
+    },
     "cli": {
-        *("errors", "core", "stores", "schemas", "spec"),
+        *("errors", "core", "stores", "schemas", "spec", "templates"),
         *("opening", "connectors", "live", "spark"),
     },
     "__init__": {"errors", "core", "opening", "orchestration"},

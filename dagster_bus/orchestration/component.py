@@ -1,0 +1,57 @@
+"""`topics.yaml` as a component of a `dg` project, and what `dg scaffold defs` writes for it."""
+
+from pathlib import Path
+
+from dagster import (
+    Component,
+    ComponentLoadContext,
+    Definitions,
+    Model,
+    Resolvable,
+    Scaffolder,
+    ScaffoldRequest,
+    scaffold_with,
+)
+from dagster.components import scaffold_component
+from pydantic import Field
+
+from dagster_bus.orchestration.definitions import load_definitions
+from dagster_bus.templates import folder_starter, write_files
+
+DEFAULT = "topics.yaml"
+
+
+class BusScaffolder(Scaffolder):
+    """Writes the component's file and, beside it, a commented `topics.yaml` to start from."""
+
+    def scaffold(self, request: ScaffoldRequest) -> None:
+        write_files(request.target_path, folder_starter(_module(request)))
+        scaffold_component(request, {"topics_yaml": DEFAULT})
+
+
+@scaffold_with(BusScaffolder)
+class BusComponent(Component, Model, Resolvable):
+    """An event bus: the topics of a topics.yaml, and the groups that read them with their tables,
+    sensors, jobs, checks and dead letters.
+
+    To replace resources or the executor, subclass it and override `definitions`."""
+
+    topics_yaml: str = Field(
+        default=DEFAULT,
+        description="The file that declares topics and groups; a relative path counts from the "
+        "component's folder.",
+    )
+
+    def build_defs(self, context: ComponentLoadContext) -> Definitions:
+        return self.definitions(context.path / self.topics_yaml)
+
+    def definitions(self, topics_yaml: Path) -> Definitions:
+        """What the file declares."""
+        return load_definitions(topics_yaml)
+
+
+def _module(request: ScaffoldRequest) -> str:
+    """The name by which Python imports the component's folder."""
+    root = request.project_root or Path()
+    sources = root / "src" if (root / "src").exists() else root
+    return ".".join(request.target_path.absolute().relative_to(sources.absolute()).parts)
