@@ -5,6 +5,7 @@ from pathlib import Path
 from dagster import (
     Component,
     ComponentLoadContext,
+    ComponentTypeSpec,
     Definitions,
     Model,
     Resolvable,
@@ -15,6 +16,7 @@ from dagster import (
 from dagster.components import scaffold_component
 from pydantic import Field
 
+from dagster_bus.errors import UsageError
 from dagster_bus.orchestration.definitions import load_definitions
 from dagster_bus.templates import folder_starter, write_files
 
@@ -25,7 +27,10 @@ class BusScaffolder(Scaffolder):
     """Writes the component's file and, beside it, a commented `topics.yaml` to start from."""
 
     def scaffold(self, request: ScaffoldRequest) -> None:
-        write_files(request.target_path, folder_starter(_module(request)))
+        try:
+            write_files(request.target_path, folder_starter(_module(request)))
+        except UsageError as error:
+            raise SystemExit(f"Error: {error}") from None  # dg shows tracebacks of other errors
         scaffold_component(request, {"topics_yaml": DEFAULT})
 
 
@@ -42,11 +47,22 @@ class BusComponent(Component, Model, Resolvable):
         "component's folder.",
     )
 
+    @classmethod
+    def get_spec(cls) -> ComponentTypeSpec:
+        produces = ["asset", "asset_check", "job", "resource", "schedule", "sensor"]
+        return ComponentTypeSpec(tags=["events", "spark"], produces=produces)
+
     def build_defs(self, context: ComponentLoadContext) -> Definitions:
-        return self.definitions(context.path / self.topics_yaml)
+        folder = context.path if context.path.is_dir() else context.path.parent
+        file = folder / self.topics_yaml
+        if not file.exists():
+            raise UsageError(
+                f"topics_yaml: there is no file {file} (paths count from the component's folder)"
+            )
+        return self.definitions(file)
 
     def definitions(self, topics_yaml: Path) -> Definitions:
-        """What the file declares."""
+        """What the file declares. Override it to call `load_definitions` in another way."""
         return load_definitions(topics_yaml)
 
 
@@ -54,4 +70,10 @@ def _module(request: ScaffoldRequest) -> str:
     """The name by which Python imports the component's folder."""
     root = request.project_root or Path()
     sources = root / "src" if (root / "src").exists() else root
-    return ".".join(request.target_path.absolute().relative_to(sources.absolute()).parts)
+    parts = request.target_path.absolute().relative_to(sources.absolute()).parts
+    if unusable := [part for part in parts if not (part.isascii() and part.isidentifier())]:
+        raise UsageError(
+            f"Python cannot import pipelines from a folder called {unusable[0]!r} (use letters, "
+            "digits and underscores, as in shop_bus)"
+        )
+    return ".".join(parts)

@@ -117,6 +117,16 @@ def test_every_public_name_is_there() -> None:
         _ = dagster_bus.nonsense
 
 
+@pytest.mark.parametrize("missing", ["dagster", "dagster_pyspark", "pyspark"])
+def test_names_that_cannot_be_had_are_not_listed(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    assert set(dagster_bus.__all__) <= set(dir(dagster_bus))
+    monkeypatch.setitem(sys.modules, missing, None)
+    listed = set(dir(dagster_bus)) & set(dagster_bus.__all__)
+    assert listed == {"Bus", "BusError", "Event", "Message", "Published"}
+
+
 def test_every_error_stands_in_the_tree_and_says_what_it_means() -> None:
     drawn = errors.__doc__ or ""
     for name, kind in inspect.getmembers(errors, inspect.isclass):
