@@ -242,7 +242,7 @@ def test_the_guides_groups_are_fine(tmp_path: Path) -> None:
     guide = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
     topics, *others = (part.split("```")[0] for part in guide.split("```yaml\n")[1:])
     blocks = [block for block in others if "groups:" in block]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     (tmp_path / "customer.schema.json").write_text('{"type": "object"}')
     for groups in blocks:
         (tmp_path / "topics.yaml").write_text(topics + groups)

@@ -122,11 +122,6 @@ def test_a_code_location_loads_with_the_store_down_and_the_tick_says_so(
             "order-table-job: {}",
             "topics.yaml:17:3: groups.order-table and topics.order-table-job would both be called",
         ),
-        (
-            "retry: quick",
-            "retry: quick\n    publish: stock",
-            "topics.yaml:20:14: groups.order-table.publish: understood, but this",
-        ),
     ],
 )
 def test_mistakes_that_only_loading_can_find_have_their_line(

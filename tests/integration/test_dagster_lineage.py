@@ -108,7 +108,7 @@ def test_a_project_of_hundreds_loads_without_a_look_at_the_store(
     defs = load_definitions(many(tmp_path, 50, 100))
     Definitions.validate_loadable(defs)
     repository = defs.get_repository_def()
-    assert len(repository.get_all_jobs()) == 100 + 4 + 1
+    assert len(repository.get_all_jobs()) == 100 + 5 + 1
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(AssertionError, match="the store was asked"):
         defs.resources["bus"].open()  # type: ignore[index]

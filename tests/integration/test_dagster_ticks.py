@@ -18,6 +18,7 @@ from dagster_bus.core.recovering import Worker
 from dagster_bus.core.reporting import Failed, Report
 from dagster_bus.errors import EventRefused, StoreUnavailable
 from dagster_bus.orchestration import sensors, turns
+from dagster_bus.orchestration.names import OBSERVE
 from dagster_bus.orchestration.rounds import MOST_RUNS, Round, look_after
 from dagster_bus.orchestration.runs import RunBook, judge, look_at_runs
 from dagster_bus.orchestration.sensors import SHARED
@@ -205,7 +206,7 @@ def shared(tmp_path: Path, instance: DagsterInstance) -> Project:
 
 def test_one_sensor_serves_many_groups(shared: Project) -> None:
     names = [each.name for each in shared.defs.get_repository_def().sensor_defs]
-    assert names == [SHARED]
+    assert names == [SHARED, OBSERVE]
     assert "Nothing new in 3 groups" in str(shared.tick(sensor=SHARED).skip_reason)
     shared.publish(4)
     tick = shared.tick(sensor=SHARED)

@@ -302,7 +302,7 @@ def test_an_error_in_the_pipeline_says_where_it_stood_and_what_it_was_doing(
 def in_a_worker(events: DataFrame) -> DataFrame:
     @F.udf("bigint", useArrow=False)
     def rate(n: int) -> int:
-        raise LookupError(f"no rate for {n}")
+        raise LookupError("there is no rate")
 
     return events.select(rate("n").alias("n"))
 
@@ -316,7 +316,7 @@ def in_java(events: DataFrame) -> DataFrame:
 @pytest.mark.parametrize(
     ("pipeline", "expected", "told"),
     [
-        (in_a_worker, (), "LookupError: no rate for 1\nin pipeline"),
+        (in_a_worker, (), "LookupError: there is no rate\nin pipeline"),
         (in_java, (), "Mkdirs failed"),
         (query_pipeline("SELEC n FROM events", {}), (), "Syntax error at or near 'SELEC'"),
         (query_pipeline("SELECT 1 div n FROM events", {}), (), "[DIVIDE_BY_ZERO] Division by zero"),

@@ -23,7 +23,7 @@ def messages(tmp_path: Path, good: str, *changes: tuple[str, str]) -> list[str]:
         ("store: sqlite", "stor: sqlite", "2:1: the file: unknown key 'stor' (did you mean 'store"
          "'?)"),
         ("store: sqlite", "xyz: sqlite", "2:1: the file: unknown key 'xyz' (known are version, stor"
-         "e, spark, strict_topics, retry_policies, system, topics, groups)"),
+         "e, spark, strict_topics, retry_policies, dagster, system, topics, groups)"),
         ("partitions: 4", "partitons: 4", "7:5: topics.orders.created: unknown key 'partitons' (did"
          " you mean 'partitions'?)"),
         ("retry: slow", "max_events: 5", "15:5: groups.history: unknown key 'max_events' (did you m"

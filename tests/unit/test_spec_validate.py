@@ -33,12 +33,12 @@ def test_a_file_without_mistakes_is_fine(file: Path) -> None:
 
 
 def test_what_is_not_acted_on_yet_is_noted_and_no_mistake(file: Path) -> None:
-    said = call(file, GOOD.replace("lease: 20s", "slo: {max_age: 5m}"))
+    said = call(file, GOOD.replace("partitions: 4", "acl: {publish: [shop]}"))
     assert said.exit_code == 0
     assert "is fine" in said.stdout
     assert said.stderr == (
-        "note: topics.yaml:18:5: groups.history.slo: understood, but this version does not act "
-        "on it yet\n"
+        "note: topics.yaml:7:5: topics.orders.created.acl: understood, but this version does not "
+        "act on it yet\n"
     )
     assert "is fine" in call(file, FULL).stdout
 
