@@ -58,25 +58,51 @@ SELECTOR = {"repositoryLocationName": "shop", "repositoryName": "__repository__"
 """Where the tests' definitions are."""
 
 
+SWITCHES = 20
+HOLDS_S = 1.0
+
+
 def switch_sensor(url: str, name: str, *, on: bool) -> None:
-    """What the switch of a sensor does in the UI."""
-    selector = {**SELECTOR, "sensorName": name}
+    """What the switch of a sensor does in the UI, and the end of the tick that it came into. A tick
+    that begins at the same moment may write over it what it has read before: then it is switched
+    again, as people would."""
+    for _ in range(SWITCHES):
+        _switch(url, name, on=on)
+        time.sleep(HOLDS_S)
+        if not on:
+            wait_for("end of the tick", lambda: not _is_ticking(url, name))
+        if _sensor(url, name)["sensorState"]["status"] == ("RUNNING" if on else "STOPPED"):
+            return
+    raise AssertionError(f"the switch of {name} does not hold")
+
+
+def _is_ticking(url: str, name: str) -> bool:
+    newest = _sensor(url, name)["sensorState"]["ticks"]
+    return any(tick["status"] == "STARTED" for tick in newest)
+
+
+def _switch(url: str, name: str, *, on: bool) -> None:
     if on:
         ask(
             url,
             """mutation ($selector: SensorSelector!) {
                  startSensor(sensorSelector: $selector) { __typename } }""",
-            selector=selector,
+            selector={**SELECTOR, "sensorName": name},
         )
         return
+    query = "mutation ($id: String!) { stopSensor(id: $id) { __typename } }"
+    ask(url, query, id=_sensor(url, name)["id"])
+
+
+def _sensor(url: str, name: str) -> Any:
     found = ask(
         url,
         """query ($selector: SensorSelector!) {
-             sensorOrError(sensorSelector: $selector) { ... on Sensor { id } } }""",
-        selector=selector,
+             sensorOrError(sensorSelector: $selector) {
+               ... on Sensor { id sensorState { status ticks(limit: 1) { status } } } } }""",
+        selector={**SELECTOR, "sensorName": name},
     )
-    query = "mutation ($id: String!) { stopSensor(id: $id) { __typename } }"
-    ask(url, query, id=found["sensorOrError"]["id"])
+    return found["sensorOrError"]
 
 
 def preview(url: str, name: str) -> list[dict[str, str]]:
