@@ -100,21 +100,18 @@ class Group:
 
     def renew(self, held: Delivery) -> Delivery:
         """A heartbeat. Raises LeaseLost if the lease is over."""
-        lease_ms = self.config.lease_ms
-        return self._step(
-            held.id,
-            lambda current, now_ms: life.renew(
-                current, token=held.token, now_ms=now_ms, lease_ms=lease_ms
-            ),
-        )
+        return self._beat(held, life.renew)
 
     def keep(self, held: Delivery) -> Delivery:
         """A heartbeat for a worker that does not speak for itself, by who has seen that it is still
         at work, or how it ended. Raises LeaseLost if its work was handed on."""
+        return self._beat(held, life.keep)
+
+    def _beat(self, held: Delivery, beat: Callable[..., Delivery]) -> Delivery:
         lease_ms = self.config.lease_ms
         return self._step(
             held.id,
-            lambda current, now_ms: life.keep(
+            lambda current, now_ms: beat(
                 current, token=held.token, now_ms=now_ms, lease_ms=lease_ms
             ),
         )
