@@ -51,7 +51,7 @@ def main(url: str, count: int, table: str) -> None:
     use_this_python(spec)
     spark = spark_session_from_config(session_config(spec))  # type: ignore[no-untyped-call]
     asked = Selection(url, [OffsetRange(TOPIC, 0, 1, count)], columns=COLUMNS)
-    with handed_over(spark, asked) as events:
+    with handed_over(lambda: spark, asked) as events:
         rows = events.frame.select(*COLUMNS, "_event.id", "_event.ts")
         written = replace_window(Table(table), "2026-11-18-00:00", rows, name="bench")
     assert written is not None

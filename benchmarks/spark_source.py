@@ -92,7 +92,7 @@ def _delivered(folder: Path, spark: SparkSession, url: str, count: int) -> Prepa
     asked = Selection(url, [OffsetRange(TOPIC, 0, 1, count)], columns=columns)
 
     def work() -> None:
-        with handed_over(spark, asked) as events:
+        with handed_over(lambda: spark, asked) as events:
             assert events.count() == count
             _write(table, events.frame.select(*columns))
 

@@ -29,6 +29,7 @@ BusError                       something the bus can explain (exit code 1)
 ├── EventRefused               a pipeline or an expectation will not have an event
 ├── TableError                 a table cannot take what the pipeline produced
 │   └── WindowChanged          a delivery came into a window that was to be replaced
+├── SparkUnavailable           no session could be opened, so nothing was tried
 ├── SparkServerError           the warm Spark server can't be started
 └── BusClosedError
 """
@@ -197,6 +198,10 @@ class TableError(BusError):
 
 class WindowChanged(TableError):
     """Something came into a window that was to be replaced; nothing was replaced."""
+
+
+class SparkUnavailable(BusError):
+    """No Spark session could be opened; what it was needed for was not tried."""
 
 
 class SparkServerError(BusError):

@@ -11,7 +11,8 @@ from dagster import AssetExecutionContext, Failure, MaterializeResult
 from dagster_bus.core.groups import Group
 from dagster_bus.core.window import Window
 from dagster_bus.errors import BusError
-from dagster_bus.spark.processing import OpenSession, Work
+from dagster_bus.spark.handover import OpenSession
+from dagster_bus.spark.processing import Work
 from dagster_bus.spark.recomputing import Recomputed, recompute
 
 NO_WINDOW = (
@@ -58,7 +59,7 @@ def _replaced(
     run_id = context.run.run_id
     try:
         found = recompute(
-            open_session(), work, group, window, name=f"by-hand-{run_id}", worker=run_id
+            open_session, work, group, window, name=f"by-hand-{run_id}", worker=run_id
         )
     except Exception as error:
         told = str(error) if isinstance(error, BusError) else f"{type(error).__name__}: {error}"

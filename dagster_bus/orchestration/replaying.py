@@ -33,7 +33,8 @@ from dagster_bus.errors import ReplayExists, UsageError
 from dagster_bus.orchestration.names import REPLAY
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.working import work_off
-from dagster_bus.spark.processing import OpenSession, Work
+from dagster_bus.spark.handover import OpenSession
+from dagster_bus.spark.processing import Work
 from dagster_bus.spark.tables import Table
 from dagster_bus.spec.times import timestamp_ms
 

@@ -17,10 +17,11 @@ from dagster_bus.core.failure import describe, is_wordy, message_of
 from dagster_bus.core.groups import Group
 from dagster_bus.core.isolating import Findings
 from dagster_bus.core.lease import Keeper, kept
-from dagster_bus.errors import BusError, DeliveryError, StoreError
+from dagster_bus.errors import BusError, DeliveryError, SparkUnavailable, StoreError
 from dagster_bus.orchestration.columns import table_schema
+from dagster_bus.spark.handover import OpenSession
 from dagster_bus.spark.isolation import is_worth_isolating, set_poison_apart
-from dagster_bus.spark.processing import OpenSession, Result, Work, is_in_table, process
+from dagster_bus.spark.processing import Result, Work, is_in_table, process
 
 
 def work_off(
@@ -33,9 +34,13 @@ def work_off(
             found = _isolated(open_session, work, group, keeper)
             result = Result()
             if keeper.held.state is not State.DONE:
-                result = process(open_session(), work, keeper)
+                result = process(open_session, work, keeper)
         except Failure:
             raise
+        except SparkUnavailable as error:  # no event is to blame, and no attempt was made
+            with suppress(BusError):
+                group.hand_back(held)
+            raise Failure(f"Not tried: {error}", allow_retries=False) from error
         except DeliveryError as lost:
             raise Failure(f"Stopped: {lost}.", allow_retries=False) from lost
         except Exception as error:  # noqa: BLE001  (the failure tells what it was)
@@ -58,7 +63,7 @@ def _isolated(open_session: OpenSession, work: Work, group: Group, keeper: Keepe
         return Findings()
     if not _isolates(group, held):
         raise _end_of(group.give_up(held))
-    return set_poison_apart(open_session(), work, keeper)
+    return set_poison_apart(open_session, work, keeper)
 
 
 def _isolates(group: Group, held: Delivery) -> bool:

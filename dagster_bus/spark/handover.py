@@ -1,11 +1,12 @@
 """How a delivery's events reach Spark.
 
 Few of them this process reads itself, and they travel with the query: no process has to be started
-for them. Many are staged as files if the store is a file too, which all who work with it can reach;
-else Spark's executors read the store through the data source. The rows are the same each time.
+for them. Many are staged as files if the store is a file too, which all who work with it can reach,
+and that while Spark starts; else Spark's executors read the store through the data source. The rows
+are the same each time.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +22,13 @@ from dagster_bus.spark.source import PIECE
 from dagster_bus.stores import is_mongo, open_store, sqlite_path
 from dagster_bus.stores.arrow import MAX_BATCH_BYTES, require_complete
 from dagster_bus.stores.scratch import scratch_folder
-from dagster_bus.stores.staging import Job, stage
+from dagster_bus.stores.staging import Counts, Job, staging
 
 FEW = PIECE
 """More events than this are worth several tasks."""
+
+OpenSession = Callable[[], SparkSession]
+"""Spark may take seconds to start, so it is started when it is needed."""
 
 GLOB = frozenset("{}[]*?\\")
 """Spark takes these in a path for a pattern."""
@@ -54,17 +58,19 @@ class Handed:
 
 
 @contextmanager
-def handed_over(spark: SparkSession, asked: Selection) -> Iterator[Handed]:
+def handed_over(open_session: OpenSession, asked: Selection) -> Iterator[Handed]:
     """The events, which Spark can read for as long as the block lasts."""
     with ExitStack() as kept:
         if (events := _few(asked)) is not None:
-            yield letters_handed_over(spark, asked, events)
+            yield letters_handed_over(open_session(), asked, events)
         elif (root := _scratch_beside(asked.store)) is not None:
-            yield _staged(spark, asked, kept.enter_context(scratch_folder(root)))
+            folder = kept.enter_context(scratch_folder(root))
+            counts = kept.enter_context(staging(_job(asked, folder), asked.ranges))
+            yield _staged(open_session(), asked, folder, counts())
         else:
             yield Handed(
                 read_events(
-                    spark,
+                    open_session(),
                     asked.store,
                     asked.ranges,
                     asked.wanted,
@@ -112,9 +118,11 @@ def _scratch_beside(store: str) -> Path | None:
     return None if GLOB & {*str(file)} else file.with_name(f"{file.name}-scratch")
 
 
-def _staged(spark: SparkSession, asked: Selection, folder: Path) -> Handed:
+def _job(asked: Selection, folder: Path) -> Job:
     corrupt = CORRUPT if asked.with_corrupt else None
-    job = Job(asked.store, str(folder), asked.wanted, asked.columns, EVENT, corrupt)
-    counts = stage(job, asked.ranges)
+    return Job(asked.store, str(folder), asked.wanted, asked.columns, EVENT, corrupt)
+
+
+def _staged(spark: SparkSession, asked: Selection, folder: Path, counts: Counts) -> Handed:
     frame = staged_frame(spark, folder, counts, asked.columns, with_corrupt=asked.with_corrupt)
     return Handed(frame, sum(counts.values()))

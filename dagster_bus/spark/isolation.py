@@ -6,7 +6,7 @@ done as one batch, so that results over many rows are right and files are few.
 
 import logging
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from dagster_bus.core.delivery import Delivery
@@ -17,6 +17,7 @@ from dagster_bus.core.reporting import Failed, Report
 from dagster_bus.errors import DeliveryError, PipelineError, StoreError
 from dagster_bus.spark.expecting import PLACE, judge, unjudged, without_corrupt
 from dagster_bus.spark.frames import EVENT
+from dagster_bus.spark.handover import OpenSession
 from dagster_bus.spark.pipeline import Produced
 from dagster_bus.spark.processing import Work, events_of, produce, rows_to_publish
 from dagster_bus.spark.publishing import prepare_rows
@@ -40,11 +41,11 @@ def is_worth_isolating(held: Delivery) -> bool:
     return held.reservation <= len(held.errors) + MOST_LOOKS
 
 
-def set_poison_apart(spark: SparkSession, work: Work, keeper: Keeper) -> Findings:
+def set_poison_apart(open_session: OpenSession, work: Work, keeper: Keeper) -> Findings:
     """Report the events that fail alone, each with its own error; the rest stays with the keeper.
     An error that comes without any event is the pipeline's own, and no event is tried then."""
     held = keeper.held
-    with events_of(spark, work, keeper) as handed:
+    with events_of(open_session, work, keeper) as handed:
         events = handed.frame.persist()
         seen = without_corrupt(events) if work.corrupt == "dead_letter" else events
         try:

@@ -7,7 +7,7 @@ all there: its successor can tell the two apart.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -28,12 +28,16 @@ from dagster_bus.spark.expecting import (
     split_off_corrupt,
     without_refused,
 )
-from dagster_bus.spark.handover import Handed, Selection, handed_over, letters_handed_over
+from dagster_bus.spark.handover import (
+    Handed,
+    OpenSession,
+    Selection,
+    handed_over,
+    letters_handed_over,
+)
 from dagster_bus.spark.pipeline import ONLY, Pipeline, Produced, apply_pipeline
 from dagster_bus.spark.publishing import only, prepare_rows
 from dagster_bus.spark.tables import Sink, Table, Written, open_sink, read_written
-
-OpenSession = Callable[[], SparkSession]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ def is_in_table(work: Work, delivery: Delivery) -> bool:
     return any(sink.committed() for sink in sinks)
 
 
-def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
+def process(open_session: OpenSession, work: Work, keeper: Keeper) -> Result:
     """Bring a delivery's rows into its tables, once. What is left of the delivery afterwards, the
     keeper knows; it is done if all of its events were refused."""
     sinks = {name: open_sink(table, keeper.held) for name, table in work.tables.items()}
@@ -100,7 +104,8 @@ def process(spark: SparkSession, work: Work, keeper: Keeper) -> Result:
         may_miss_some = _may_miss_some(work, keeper.held)
         if repeated and not may_miss_some and work.publish is None:
             return Result(repeated=True)
-        handed = kept.enter_context(events_of(spark, work, keeper))
+        handed = kept.enter_context(events_of(open_session, work, keeper))
+        spark = handed.frame.sparkSession
         filtered = keeper.held.size - handed.count() if may_miss_some else 0
         if repeated:
             again = _outgoing_again(spark, work, sinks, handed.frame, keep, keeper)
@@ -132,13 +137,13 @@ def selection(work: Work, ranges: Ranges) -> Selection:
 
 
 @contextmanager
-def events_of(spark: SparkSession, work: Work, keeper: Keeper) -> Iterator[Handed]:
+def events_of(open_session: OpenSession, work: Work, keeper: Keeper) -> Iterator[Handed]:
     """A delivery's events, as the pipeline sees them."""
     asked = selection(work, keeper.held.ranges)
     if keeper.held.redriven:
-        yield letters_handed_over(spark, asked, [*keeper.events()])
+        yield letters_handed_over(open_session(), asked, [*keeper.events()])
     else:
-        with handed_over(spark, asked) as events:
+        with handed_over(open_session, asked) as events:
             yield events
 
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from dagster_bus.core.groups import Group
 from dagster_bus.core.recomputing import Past
 from dagster_bus.core.window import Window, Windows
 from dagster_bus.errors import TableError, WindowChanged
 from dagster_bus.spark.expecting import without_refused
-from dagster_bus.spark.handover import Handed, handed_over, letters_handed_over
+from dagster_bus.spark.handover import Handed, OpenSession, handed_over, letters_handed_over
 from dagster_bus.spark.processing import Work, failures_of, judged_rows, selection
 from dagster_bus.spark.tables import Table, describe_windows, open_replacement
 
@@ -47,7 +47,13 @@ class Recomputed:
 
 
 def recompute(
-    spark: SparkSession, work: Work, group: Group, window: Window, *, name: str, worker: str
+    open_session: OpenSession,
+    work: Work,
+    group: Group,
+    window: Window,
+    *,
+    name: str,
+    worker: str,
 ) -> Recomputed:
     """Replace a window's rows by what the pipeline makes of its events today. `name` must be new;
     repeated with the same one, what was replaced is left alone.
@@ -58,7 +64,7 @@ def recompute(
     refused: Counter[str] = Counter()
     for tries_left in reversed(range(TRIES)):
         try:
-            return _recompute(spark, work, group, window, name, worker, refused)
+            return _recompute(open_session, work, group, window, name, worker, refused)
         except WindowChanged:
             if not tries_left:
                 raise
@@ -66,7 +72,7 @@ def recompute(
 
 
 def _recompute(
-    spark: SparkSession,
+    open_session: OpenSession,
     work: Work,
     group: Group,
     window: Window,
@@ -85,7 +91,7 @@ def _recompute(
             kept.callback(frame.persist().unpersist)
             return frame
 
-        events = _events(spark, work, past, kept)
+        events = _events(open_session, work, past, kept)
         may_miss_some = bool(work.wanted or work.compacted)
         filtered = past.size - sum(each.count() for each in events) if may_miss_some else 0
         frames = [each.frame for each in events]
@@ -112,11 +118,13 @@ def _recompute(
     )
 
 
-def _events(spark: SparkSession, work: Work, past: Past, kept: ExitStack) -> list[Handed]:
+def _events(open_session: OpenSession, work: Work, past: Past, kept: ExitStack) -> list[Handed]:
     """The events as the pipeline sees them: those of the log, and letters that were sent back."""
     asked = selection(work, past.ranges)
-    logged = kept.enter_context(handed_over(spark, asked))
-    return [logged, letters_handed_over(spark, asked, past.events)] if past.events else [logged]
+    logged = kept.enter_context(handed_over(open_session, asked))
+    if not past.events:
+        return [logged]
+    return [logged, letters_handed_over(logged.frame.sparkSession, asked, past.events)]
 
 
 def _require_same_windows(table: Table, window: Window, windows: Windows) -> None:

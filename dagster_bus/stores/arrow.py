@@ -158,8 +158,8 @@ def _enveloped(table: pa.Table, span: OffsetRange) -> pa.Table:
     size = table.num_rows
     columns = {name: table[name] for name in table.column_names}
     columns["ts"] = pc.multiply(columns["ts"], 1_000)
-    columns["topic"] = pa.array([span.topic] * size, pa.string())
-    columns["partition"] = pa.array([span.partition] * size, pa.int32())
+    columns["topic"] = pa.repeat(span.topic, size)
+    columns["partition"] = pa.repeat(pa.scalar(span.partition, pa.int32()), size)
     return pa.table(
         [pc.cast(columns[field.name], field.type) for field in ENVELOPE], schema=ENVELOPE
     )

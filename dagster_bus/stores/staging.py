@@ -12,11 +12,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -56,18 +55,33 @@ class Job:
     """A column for payloads that do not fit; those that are staged as columns do."""
 
 
-def stage(job: Job, ranges: Sequence[OffsetRange]) -> Counts:
-    """Write files; returns how many events are in those of each kind. Raises StoreError if events
-    are not there."""
+@contextmanager
+def staging(job: Job, ranges: Sequence[OffsetRange]) -> Iterator[Callable[[], Counts]]:
+    """Have files written while the block does something else. What it gets waits for them, and says
+    how many events are in those of each kind, or raises StoreError if events are not there.
+
+    Nothing is written any more when the block has ended."""
     waiting: Pieces = SimpleQueue()
     todo = pieces(ranges, PIECE)
     for numbered in enumerate(todo):
         waiting.put(numbered)
     count = min(os.cpu_count() or 1, MOST_PROCESSES, len(todo))
-    with ThreadPoolExecutor(max(count, 1)) as threads, ExitStack() as running:
-        workers = [running.enter_context(_worker(job)) for _ in range(count)]
-        done = list(threads.map(partial(_feed, waiting), workers))
-    return {kind: sum(counts[kind] for counts in done) for kind in (PARSED, TEXT)}
+    with ThreadPoolExecutor(max(count, 1)) as threads:
+        parts = [threads.submit(_feed, waiting, job) for _ in range(count)]
+        try:
+            yield lambda: _sum([part.result() for part in parts])
+        finally:
+            _drain(waiting)
+
+
+def _sum(parts: Sequence[Counts]) -> Counts:
+    return {kind: sum(counts[kind] for counts in parts) for kind in (PARSED, TEXT)}
+
+
+def _drain(waiting: Pieces) -> None:
+    with suppress(Empty):
+        while True:
+            waiting.get_nowait()
 
 
 Worker = subprocess.Popen[str]
@@ -88,22 +102,22 @@ def _worker(job: Job) -> Iterator[Worker]:
             worker.kill()
 
 
-def _feed(waiting: Pieces, worker: Worker) -> Counts:
-    """Give pieces to a worker as long as there are any."""
+def _feed(waiting: Pieces, job: Job) -> Counts:
+    """Give pieces to a process of its own, as long as there are any."""
     counts = {PARSED: 0, TEXT: 0}
-    while True:
-        try:
-            number, span = waiting.get_nowait()
-        except Empty:
-            return counts
-        try:
-            answer = _answer(worker, [number, *asdict(span).values()])
-        except StoreError:
-            while not waiting.empty():  # there is no use in the other pieces
-                waiting.get()
-            raise
-        for kind, count in answer.items():
-            counts[kind] += count
+    with _worker(job) as worker:
+        while True:
+            try:
+                number, span = waiting.get_nowait()
+            except Empty:
+                return counts
+            try:
+                answer = _answer(worker, [number, *asdict(span).values()])
+            except StoreError:
+                _drain(waiting)  # there is no use in the other pieces
+                raise
+            for kind, count in answer.items():
+                counts[kind] += count
 
 
 def _answer(worker: Worker, piece: Sequence[Any]) -> Counts:

@@ -19,6 +19,7 @@ from dagster_bus.core.groups import Group
 from dagster_bus.core.letters import Chosen
 from dagster_bus.core.store import Tally
 from dagster_bus.errors import StoreUnusable
+from dagster_bus.orchestration import sessions
 from dagster_bus.orchestration.dead_letters import build_dead_letters
 from dagster_bus.spark.tables import Written
 from dagster_bus.spark.tables.delta import DeltaSink
@@ -131,6 +132,25 @@ def test_a_run_that_is_cancelled_hands_its_work_back_and_counts_as_no_attempt(
     assert dict(again.tags)["dagster_bus/attempt"] == "1"
     assert project.run(again).success
     assert project.tally() == Tally(processed=10)
+
+
+def test_a_spark_that_does_not_start_costs_no_attempt(
+    tmp_path: Path, instance: DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_topics(tmp_path, **{"max_attempts: 2": "max_attempts: 1"})
+    project = Project(file, instance)
+    project.publish(10)
+
+    def no_java(_config: object) -> None:
+        raise RuntimeError("Java gateway process exited before sending its port number")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(sessions, "spark_session_from_config", no_java)
+        first = project.run(project.request())
+    assert "Not tried: no Spark session could be opened: RuntimeError: Java" in failure_of(first)
+    assert project.run(project.request()).success
+    assert project.tally() == Tally(processed=10)
+    assert project.rows() == list(range(10))
 
 
 def test_the_work_of_runs_that_vanished_is_given_up_by_one_that_has_looked(

@@ -25,6 +25,7 @@ from dagster_bus.spark.handover import Selection, handed_over
 from dagster_bus.stores import open_store
 from dagster_bus.stores.plain import plain_columns
 from dagster_bus.stores.scratch import scratch_folder
+from tests.support.dagster_dev import wait_for
 
 COLUMNS = {
     "s": "string",
@@ -111,7 +112,7 @@ def publish(bus: Bus) -> list[OffsetRange]:
 
 
 def rows(spark: SparkSession, asked: Selection, known: int | None) -> list[Row]:
-    with handed_over(spark, asked) as events:
+    with handed_over(lambda: spark, asked) as events:
         assert events.known == known
         assert events.count() == events.frame.count()
         return sorted(events.frame.collect(), key=lambda row: row._event[2:5])
@@ -160,7 +161,7 @@ def test_where_arrow_reads_a_payload_it_says_what_spark_does(spark: SparkSession
 def test_events_of_topics_without_columns_are_staged_too(
     spark: SparkSession, bus: Bus, url: str
 ) -> None:
-    with handed_over(spark, Selection(url, publish(bus), with_corrupt=True)) as events:
+    with handed_over(lambda: spark, Selection(url, publish(bus), with_corrupt=True)) as events:
         payloads = events.frame.select("_event.payload", "_corrupt").collect()
     assert events.known == len(payloads) == 2 * len(PLAIN) + 2 * len(OTHERS)
     nobody = Selection(url, [OffsetRange("orders", 0, 1, 3)], EventFilter({"channel": "none"}))
@@ -173,15 +174,37 @@ def test_staged_files_are_gone_when_the_work_ends_well_or_badly(
 ) -> None:
     scratch = tmp_path / "bus.db-scratch"
     asked = Selection(url, publish(bus), columns=COLUMNS)
-    with handed_over(spark, asked):
+    with handed_over(lambda: spark, asked):
         assert len(list(scratch.rglob("*.parquet"))) == 2
     assert names(scratch) == ["lock"]
-    with pytest.raises(ZeroDivisionError), handed_over(spark, asked):
+    with pytest.raises(ZeroDivisionError), handed_over(lambda: spark, asked):
         raise ZeroDivisionError
     assert names(scratch) == ["lock"]
     missing = Selection(url, [*asked.ranges, OffsetRange("orders", 0, 9, 99)], columns=COLUMNS)
     said = r"orders/0:9-99 has 4 of its 91 events in the store"
-    with pytest.raises(StoreError, match=said), handed_over(spark, missing):
+    with pytest.raises(StoreError, match=said), handed_over(lambda: spark, missing):
+        raise AssertionError("nothing is handed over")
+    assert names(scratch) == ["lock"]
+
+
+@pytest.mark.usefixtures("no_few")
+def test_events_are_staged_while_spark_starts(
+    spark: SparkSession, bus: Bus, url: str, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "bus.db-scratch"
+    asked = Selection(url, publish(bus), columns=COLUMNS)
+
+    def open_slowly() -> SparkSession:
+        wait_for("staged files", lambda: len(list(scratch.rglob("*.parquet"))) == 2, seconds=30)
+        return spark
+
+    with handed_over(open_slowly, asked) as events:
+        assert events.count() == 2 * len(PLAIN) + 2 * len(OTHERS)
+
+    def fail() -> SparkSession:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), handed_over(fail, asked):
         raise AssertionError("nothing is handed over")
     assert names(scratch) == ["lock"]
 
@@ -222,7 +245,7 @@ def test_what_compaction_has_taken_out_is_not_missed_and_what_retention_has_is(
         store.trim(TopicPartition("orders", 0), 10, 100)
     for few in (0, 100):
         monkeypatch.setattr(handover, "FEW", few)
-        with pytest.raises(Exception, match="10"), handed_over(spark, asked):
+        with pytest.raises(Exception, match="10"), handed_over(lambda: spark, asked):
             raise AssertionError("nothing is handed over")
 
 
@@ -249,7 +272,7 @@ def test_large_events_are_not_many_and_still_do_not_go_with_the_query(
     monkeypatch.setattr(handover, "MAX_BATCH_BYTES", 1_000)
     bus.publish_many("orders", [Message({"s": "x" * 600}, partition=0) for _ in range(2)])
     asked = Selection(url, [OffsetRange("orders", 0, 1, 2)], columns={"s": "string"})
-    with handed_over(spark, asked) as events:
+    with handed_over(lambda: spark, asked) as events:
         assert list((tmp_path / "bus.db-scratch").rglob("*.parquet"))
         assert events.known == 2
     direct = read_events(spark, url, asked.ranges, asked.wanted, asked.columns)

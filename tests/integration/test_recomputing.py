@@ -40,7 +40,9 @@ class Desk(Workshop):
         self.run()
 
     def anew(self, name: str = "mend") -> Recomputed:
-        return recompute(self._spark, self.work, self.group, WINDOW, name=name, worker="operator")
+        return recompute(
+            lambda: self._spark, self.work, self.group, WINDOW, name=name, worker="operator"
+        )
 
     def gives_tenfold(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Let the pipeline give other rows, while something happens when it is used next."""
@@ -248,7 +250,9 @@ def test_a_table_that_was_divided_otherwise_is_left_alone(desk: Desk) -> None:
     daily = replace(desk.group.config, windows=DAILY)
     group = type(desk.group)(daily, desk.group._store, system_clock)
     with pytest.raises(TableError, match="which is none of the group's windows"):
-        recompute(desk._spark, desk.work, group, DAILY.at(NOW), name="mend", worker="operator")
+        recompute(
+            lambda: desk._spark, desk.work, group, DAILY.at(NOW), name="mend", worker="operator"
+        )
     assert desk.numbers() == [1, 2]
 
 

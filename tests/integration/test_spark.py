@@ -83,7 +83,7 @@ def take(bus: Bus) -> Delivery:
 
 
 def run(spark: SparkSession, work: Work, delivery: Delivery) -> Result:
-    return process(spark, work, Holder(delivery))
+    return process(lambda: spark, work, Holder(delivery))
 
 
 def rows(work: Work) -> list[int]:
@@ -194,7 +194,7 @@ def test_a_worker_that_dies_between_writing_and_committing_leaves_nothing(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        process(spark, work, Holder(delivery, die))
+        process(lambda: spark, work, Holder(delivery, die))
     assert list(Path(table_of(work).path).rglob("*.parquet")), "the rows were written"
     assert not (Path(table_of(work).path) / "_delta_log").exists()
     run(spark, work, replace(delivery, token=2))

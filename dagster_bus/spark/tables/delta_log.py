@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from dagster_bus.core.clock import system_clock
 from dagster_bus.spark.tables.columns import WINDOW, evolved, usable, with_window, without_window
 from dagster_bus.spark.tables.folder import format_of_files, of_another_format
+from dagster_bus.spark.tables.sizing import in_sensible_files
 from dagster_bus.spark.tables.storage import (
     Storage,
     committer_path,
@@ -78,7 +79,7 @@ class DeltaLog:
         if table is not None:
             columns = _evolved(table, columns)
         with secrets_kept(self.table):
-            writer = rows.to(columns).hint("rebalance").write.mode("overwrite")
+            writer = in_sensible_files(rows.to(columns)).write.mode("overwrite")
             writer = writer.options(**spark_options(self.table.options))
             writer.parquet(f"{spark_path(self.table.path).rstrip('/')}/{folder}")
             files = Storage(self.table).parquet_files(folder)

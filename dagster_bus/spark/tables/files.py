@@ -20,6 +20,7 @@ from dagster_bus.errors import LeaseLost
 from dagster_bus.spark.tables.columns import evolved, usable
 from dagster_bus.spark.tables.delta_replacing import changed_meanwhile
 from dagster_bus.spark.tables.folder import OWN, Folder, data_files, move, write_whole
+from dagster_bus.spark.tables.sizing import in_sensible_files
 from dagster_bus.spark.tables.storage import spark_options
 from dagster_bus.spark.tables.table import Table, Written
 
@@ -135,8 +136,7 @@ def write_files(folder: Folder, rows: DataFrame, target: Path) -> Written:
     columns = fitted(folder, usable(rows.schema, table.format))
     counted = Observation()
     writer = (
-        rows.to(columns)
-        .hint("rebalance")
+        in_sensible_files(rows.to(columns))
         .observe(counted, F.count(F.lit(1)).alias("rows"))
         .write.mode("overwrite")
         .format(table.format)
