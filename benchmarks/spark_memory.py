@@ -16,14 +16,12 @@ from pathlib import Path
 
 from benchmarks.events import TOPIC
 from benchmarks.measuring import Fact
+from benchmarks.spark_runs import COLUMNS, WINDOW, open_session
 from dagster_bus.core.topic import OffsetRange
 from dagster_bus.spark.handover import Selection, handed_over
-from dagster_bus.spark.session import session_config, use_this_python
 from dagster_bus.spark.tables import Table, replace_window
-from dagster_bus.spec.models import SparkSpec
 
 GOAL_BYTES = 1_500_000_000
-COLUMNS = {"order_id": "string", "note": "string"}
 PEAK = re.compile(r"VmHWM:\s+(\d+) kB")
 
 
@@ -45,15 +43,11 @@ def window_memory(url: str, count: int, table: Path) -> Fact:
 
 
 def main(url: str, count: int, table: str) -> None:
-    from dagster_pyspark.resources import spark_session_from_config
-
-    spec = SparkSpec()
-    use_this_python(spec)
-    spark = spark_session_from_config(session_config(spec))  # type: ignore[no-untyped-call]
+    spark = open_session()
     asked = Selection(url, [OffsetRange(TOPIC, 0, 1, count)], columns=COLUMNS)
     with handed_over(lambda: spark, asked) as events:
         rows = events.frame.select(*COLUMNS, "_event.id", "_event.ts")
-        written = replace_window(Table(table), "2026-11-18-00:00", rows, name="bench")
+        written = replace_window(Table(table), WINDOW, rows, name="bench")
     assert written is not None
     assert written.rows == count
     peaks = {"JVM": _peak(_java()), "Python": _peak(os.getpid())}

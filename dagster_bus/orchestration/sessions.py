@@ -1,10 +1,9 @@
 """Spark sessions of runs: `dagster_pyspark`'s resource, which finds the project's warm server."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dagster import InitResourceContext
+from dagster import DagsterLogManager, InitResourceContext
 from dagster_pyspark import PySparkResource
 from dagster_pyspark.resources import spark_session_from_config
 from pydantic import PrivateAttr
@@ -23,15 +22,14 @@ class BusPySparkResource(PySparkResource):
 
     project: str
     """The folder of topics.yaml."""
-    _say: Callable[[str], None] = PrivateAttr(default=lambda _: None)
+    _log: DagsterLogManager | None = PrivateAttr(default=None)
 
     @classmethod
     def _is_dagster_maintained(cls) -> bool:
         return False
 
     def setup_for_execution(self, context: InitResourceContext) -> None:
-        if context.log:
-            self._say = context.log.info
+        self._log = context.log
 
     @property
     def spark_session(self) -> Any:
@@ -46,8 +44,8 @@ class BusPySparkResource(PySparkResource):
 
     def _open(self) -> Any:
         choice = self._choose()
-        if choice.note:
-            self._say(f"Spark: {choice.note}.")
+        if choice.note and self._log:
+            self._log.info(f"Spark: {choice.note}.")
         if REMOTE in choice.config:
             bypass_proxies()
         return spark_session_from_config(choice.config)  # type: ignore[no-untyped-call]

@@ -232,6 +232,43 @@ def test_what_a_killed_process_has_staged_is_removed_by_the_next(tmp_path: Path)
         assert names(tmp_path) == sorted(["lock", own.name, f"{own.name}.lock"])
 
 
+STAGING = """
+import sys
+from dagster_bus.core.topic import OffsetRange
+from dagster_bus.spark import handover
+from dagster_bus.stores import staging
+
+handover.FEW, staging.PIECE = 0, 1
+asked = handover.Selection(sys.argv[1], [OffsetRange("orders", 0, 1, 20_000)])
+with handover.handed_over(sys.stdin.read, asked):
+    raise AssertionError("it is killed before")
+"""
+
+
+def test_a_killed_run_takes_along_the_processes_that_stage_for_it(
+    bus: Bus, url: str, tmp_path: Path
+) -> None:
+    bus.publish_many("orders", [Message({"n": n}, partition=0) for n in range(20_000)])
+    with subprocess.Popen([sys.executable, "-c", STAGING, url], stdin=subprocess.PIPE) as run:
+        helpers = wait_for("processes that stage", lambda: children(run.pid))
+        wait_for("files", lambda: list((tmp_path / "bus.db-scratch").rglob("*.parquet")))
+        run.kill()
+    wait_for("their end", lambda: not any(map(is_alive, helpers)), seconds=10)
+    with scratch_folder(tmp_path / "bus.db-scratch") as own:
+        assert names(tmp_path / "bus.db-scratch") == sorted(["lock", own.name, f"{own.name}.lock"])
+
+
+def children(pid: int) -> list[int]:
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    return [int(line) for line in listed.stdout.split()]
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
 @pytest.mark.usefixtures("no_few")
 def test_what_compaction_has_taken_out_is_not_missed_and_what_retention_has_is(
     spark: SparkSession, bus: Bus, url: str, monkeypatch: pytest.MonkeyPatch
