@@ -18,8 +18,7 @@ MESSAGE_WIDTH = 120
 SHOWN_AT_ONCE = 998
 """Characters of Markdown. If there are more, Dagster hides all of them behind a link."""
 
-HEAD = ("letter", "event", "error", "attempts", "run", "died at", "payload")
-"""What may be long comes last: it pushes what is behind it out of the window."""
+HEAD = ("letter", "event", "error", "attempts", "payload", "died at", "run")
 
 
 def kinds_of(newest: Sequence[DeadLetter], counts: Mapping[str, int]) -> str:
@@ -61,9 +60,9 @@ def _record(letter: DeadLetter) -> dict[str, str | int]:
         "event": f"{event.topic}/{event.partition}:{event.offset}",
         "error": one_line(f"{last.type}: {last.message}"),
         "attempts": len(letter.errors),
-        "run": last.worker or "",
+        "payload": one_line(json.dumps(event.payload, ensure_ascii=False)),  # breaks into lines
         "died at": _time(letter.died_ms),
-        "payload": one_line(json.dumps(event.payload, ensure_ascii=False)),
+        "run": last.worker or "",
     }
 
 

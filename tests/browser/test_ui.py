@@ -72,30 +72,6 @@ def row_of(page: Page, key: str) -> Locator:
     return page.get_by_role("row").filter(has=name).last
 
 
-def test_the_lineage_leads_from_topic_to_table_to_topic_to_table_and_to_dead_letters(
-    gallery: Gallery, page: Page, shoot: Shoot
-) -> None:
-    page.set_viewport_size({"width": 1900, "height": 800})
-    page.goto(f"{gallery.url}/asset-groups?expanded={ALL_OPEN}")
-    hide_navigation(page)
-    page.reload()  # now that there is room
-    graph = page.locator("svg", has=page.locator("foreignObject.group"))
-    for name in ("created", "enriched", "enriched_orders", "daily_revenue"):
-        expect(graph.get_by_text(name, exact=True).first).to_be_visible()
-    expect(graph.get_by_text("dead_letters", exact=True).first).to_be_visible()
-    for kind in ("Delta Lake", "SQLite", "SQL"):
-        expect(graph.get_by_text(kind, exact=True).first).to_be_visible()
-    expect(graph.get_by_text("Loading")).to_have_count(0)
-    assert edges_drawn(page) == [
-        ("created", "enriched_orders"),
-        ("daily_revenue", "dead_letters"),
-        ("enriched", "daily_revenue"),
-        ("enriched_orders", "dead_letters"),
-        ("enriched_orders", "enriched"),
-    ]
-    shoot("lineage", graph.locator("foreignObject.group"))
-
-
 def test_a_run_shows_its_delivery_and_its_rows(gallery: Gallery, page: Page) -> None:
     run, *failed = runs_of(gallery.url, "enriched-orders")
     page.goto(f"{gallery.url}/runs/{run['runId']}")
@@ -110,7 +86,7 @@ def test_a_run_shows_its_delivery_and_its_rows(gallery: Gallery, page: Page) -> 
 def test_dead_letters_tell_what_died_why_and_in_which_runs(
     gallery: Gallery, page: Page, shoot: Shoot
 ) -> None:
-    page.set_viewport_size({"width": 1600, "height": 1500})
+    page.set_viewport_size({"width": 1700, "height": 1500})
     page.goto(f"{gallery.url}/assets/enriched_orders/dead_letters")
     hide_navigation(page)
     dead = [*MISSPELT, *UNPAID]
@@ -124,8 +100,8 @@ def test_dead_letters_tell_what_died_why_and_in_which_runs(
         expect(records.filter(has_text=order["order_id"])).to_have_count(1)
     expect(records.filter(has_text="no euro rate")).to_have_count(len(MISSPELT))
     expect(newest.get_by_role("columnheader", name="attempts")).to_be_visible()
-    edges = (page.get_by_text("Status", exact=True), page.get_by_text("Plots", exact=True))
-    shoot("dead-letters", *edges, newest.get_by_role("cell", name="newest", exact=True))
+    corners = [page.get_by_text(text, exact=True) for text in ("Description", "Plots", "in full")]
+    shoot("dead-letters", *corners)
 
     page.get_by_text("[Show Markdown]").click()
     story = page.get_by_role("dialog")
@@ -135,6 +111,32 @@ def test_dead_letters_tell_what_died_why_and_in_which_runs(
     failed = runs_of(gallery.url, "enriched-orders")[-1]["runId"]
     assert page.url.endswith(f"/runs/{failed}")
     expect(page.get_by_text("no euro rate for currency EURO").first).to_be_visible()
+
+
+def test_the_lineage_leads_from_topic_to_table_to_topic_to_table_and_to_dead_letters(
+    gallery: Gallery, page: Page, shoot: Shoot
+) -> None:
+    page.set_viewport_size({"width": 1900, "height": 800})
+    page.goto(f"{gallery.url}/asset-groups?expanded={ALL_OPEN}")
+    hide_navigation(page)
+    page.reload()  # now that there is room
+    graph = page.locator("svg", has=page.locator("foreignObject.group"))
+    for name in ("created", "enriched", "enriched_orders", "daily_revenue"):
+        expect(graph.get_by_text(name, exact=True).first).to_be_visible()
+    expect(graph.get_by_text("dead_letters", exact=True).first).to_be_visible()
+    for kind in ("Delta Lake", "SQLite", "SQL"):
+        expect(graph.get_by_text(kind, exact=True).first).to_be_visible()
+    check = graph.locator("a[href='/assets/enriched_orders/dead_letters?view=checks']")
+    expect(check.get_by_role("img", name="close")).to_be_visible()
+    expect(graph.get_by_text("Loading")).to_have_count(0)
+    assert edges_drawn(page) == [
+        ("created", "enriched_orders"),
+        ("daily_revenue", "dead_letters"),
+        ("enriched", "daily_revenue"),
+        ("enriched_orders", "dead_letters"),
+        ("enriched_orders", "enriched"),
+    ]
+    shoot("lineage", graph.locator("foreignObject.group"))
 
 
 def test_a_window_that_is_materialized_by_clicking_is_made_anew_from_the_log(
