@@ -32,16 +32,22 @@ ASKED_FOR = "DAGSTER_BUS_SCREENSHOTS"
 Shoot = Callable[..., None]
 
 
-@pytest.fixture
-def page() -> Iterator[Page]:
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Where the browser is; without one nothing else is started."""
     executable = next(filter(None, map(shutil.which, NAMES)), None)
     if executable is None:
         if os.environ.get("CI"):
             pytest.fail("no Chromium: install it (Debian, Ubuntu: apt-get install chromium)")
         pytest.skip("no Chromium here (Debian, Ubuntu: apt-get install chromium)")
+    return executable
+
+
+@pytest.fixture
+def page(chromium: str) -> Iterator[Page]:
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=list(QUIET))
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(QUIET))
         opened = browser.new_page(
             viewport={"width": 1440, "height": 900}, reduced_motion="reduce", timezone_id="UTC"
         )

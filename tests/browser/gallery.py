@@ -137,7 +137,7 @@ class Gallery:
 
 
 @pytest.fixture(scope="session")
-def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gallery]:
+def gallery(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gallery]:
     folder = tmp_path_factory.mktemp("gallery")
     (folder / "shop").mkdir()
     yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%dT00:00:00Z}"
