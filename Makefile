@@ -9,10 +9,10 @@ SEEDS  ?= 1000
 AT_ONCE ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-once test simulate lint format bench docs clean python java
+.PHONY: help demo demo-once test screenshots simulate lint format bench docs clean python java
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: java $(READY)  ## a web shop on the bus, with Dagster's UI; Ctrl-C ends it (STORE=mongo: on MongoDB)
 	@$(BIN)/python -m definitions.demo --store $(STORE)
@@ -22,6 +22,9 @@ demo-once: java $(READY)  ## the same with a bounded set of events, and their ac
 
 test: java $(READY)  ## run all tests, in two processes (AT_ONCE=4: in more; AT_ONCE=0: here, as for --pdb)
 	@$(BIN)/python -m pytest -n $(AT_ONCE) $(ARGS)
+
+screenshots: java $(READY)  ## take the pictures in docs/images anew, by the tests in the browser
+	@CI=1 DAGSTER_BUS_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser $(ARGS)
 
 simulate: $(READY)  ## live through 1000 random histories of the bus (SEEDS=5000: more; SEED=123: one again)
 	@$(BIN)/python -m tests.simulation --store $(STORE) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))

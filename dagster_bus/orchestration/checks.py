@@ -65,11 +65,11 @@ class Verdict:
 def check_specs(group: str, spec: GroupSpec) -> Iterator[AssetCheckSpec]:
     """The checks of one group: what it promises, and what nobody wants."""
     limit = spec.dead_letters.limit if spec.dead_letters else 0
-    most = f"at most {limit:,}" if limit else "none"
+    most = f"at most {limit:,} are" if limit else "none is"
     yield AssetCheckSpec(
         DEAD_LETTERS,
         asset=dead_letters_key(group),
-        description=f"How many events the group {group} gave up on: {most}.",
+        description=f"Events that the group {group} gave up on: {most} accepted.",
     )
     table, slo = asset_of(group, spec), spec.slo
     if slo and slo.max_lag is not None:

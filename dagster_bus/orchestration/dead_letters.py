@@ -19,7 +19,7 @@ from dagster import (
 
 from dagster_bus.core.naming import definition_name
 from dagster_bus.opening import Bus
-from dagster_bus.orchestration.letters_shown import records_of, stories_of
+from dagster_bus.orchestration.letters_shown import kinds_of, records_of, stories_of
 from dagster_bus.orchestration.names import LETTERS, PURGE, REDRIVE, dead_letters_key
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.spec.load import LoadedSpec
@@ -82,6 +82,7 @@ def dead_letter_metadata(bus: Bus, group: str) -> dict[str, MetadataValue]:
     newest = bus.dead_letters(group).list(limit=NEWEST)
     metadata: dict[str, MetadataValue] = {"dead letters": MetadataValue.int(sum(counts.values()))}
     if newest:
-        metadata["why"] = MetadataValue.md(stories_of(group, newest, counts))
+        metadata["why"] = MetadataValue.md(kinds_of(newest, counts))
         metadata["newest"] = MetadataValue.table(records_of(newest))
+        metadata["in full"] = MetadataValue.md(stories_of(group, newest, counts))
     return metadata

@@ -3,6 +3,7 @@
 Nothing that an event or an error says is taken for Markdown or HTML."""
 
 import html
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -14,15 +15,31 @@ from dagster_bus.orchestration.names import REDRIVE
 
 MESSAGE_WIDTH = 120
 
+SHOWN_AT_ONCE = 998
+"""Characters of Markdown. If there are more, Dagster hides all of them behind a link."""
+
 HEAD = ("letter", "event", "error", "attempts", "payload", "died at", "run")
 
 
+def kinds_of(newest: Sequence[DeadLetter], counts: Mapping[str, int]) -> str:
+    """The kinds of error, most frequent first; as many as Dagster shows at once."""
+    examples = _examples(newest)
+    lines = ["| events | fingerprint | last runs | newest error |", "|---:|---|---|---|"]
+    room = SHOWN_AT_ONCE - len("\n".join(lines)) - len(_more(len(counts)))
+    for shown, (fingerprint, count) in enumerate(counts.items()):
+        line = _kind(fingerprint, count, examples.get(fingerprint))
+        room -= len(line) + 1
+        if room <= 0 and shown:
+            return "\n".join([*lines, _more(len(counts) - shown)])
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def stories_of(group: str, newest: Sequence[DeadLetter], counts: Mapping[str, int]) -> str:
-    """The kinds of error, most frequent first, each with what happened at every attempt; then the
-    newest letters, and how they go back."""
-    examples = {letter.fingerprint: letter for letter in reversed(newest)}
-    parts = ["| events | error | newest of them |", "|---:|---|---|"]
-    parts += [_kind(*kind, examples.get(kind[0])) for kind in counts.items()]
+    """What happened at every attempt, for the newest letter of each kind of error; then the newest
+    letters, and how they go back."""
+    examples = _examples(newest)
+    parts = []
     for fingerprint in counts:
         if letter := examples.get(fingerprint):
             parts += ["", f"#### The newest with error {fingerprint}", ""]
@@ -43,15 +60,25 @@ def _record(letter: DeadLetter) -> dict[str, str | int]:
         "event": f"{event.topic}/{event.partition}:{event.offset}",
         "error": one_line(f"{last.type}: {last.message}"),
         "attempts": len(letter.errors),
-        "payload": one_line(event.payload_json),
+        "payload": one_line(json.dumps(event.payload, ensure_ascii=False)),  # breaks into lines
         "died at": _time(letter.died_ms),
         "run": last.worker or "",
     }
 
 
+def _examples(newest: Sequence[DeadLetter]) -> dict[str, DeadLetter]:
+    """By fingerprint, the newest letter of those at hand."""
+    return {letter.fingerprint: letter for letter in reversed(newest)}
+
+
 def _kind(fingerprint: str, count: int, newest: DeadLetter | None) -> str:
     error = _cell(_record(newest)["error"]) if newest else ""
-    return f"| {count} | {_cell(fingerprint)} | {error} |"
+    runs = dict.fromkeys(_link(each) for each in newest.errors[-2:]) if newest else ()
+    return f"| {count} | {_cell(fingerprint)} | {' '.join(runs)} | {error} |"
+
+
+def _more(kinds: int) -> str:
+    return f"\n… and {kinds} more kinds"
 
 
 def _table(letters: Sequence[DeadLetter]) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """A topic as an asset that others write: it has a place in the lineage, and no run of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from dagster import AssetSpec
 
+from dagster_bus.core.naming import definition_name
 from dagster_bus.orchestration.columns import table_schema
 from dagster_bus.orchestration.names import table_key, topic_key
 from dagster_bus.orchestration.places import place_in_file
@@ -12,7 +13,10 @@ from dagster_bus.stores import is_mongo
 
 
 def build_topic_assets(loaded: LoadedSpec) -> list[AssetSpec]:
-    """All topics, each downstream of the groups that publish to it."""
+    """All topics, each downstream of the groups that publish to it.
+
+    One that a single group publishes to is shown with that group's table: the graph then leads from
+    box to box, and not back to the topics."""
     writers: dict[str, list[str]] = {}
     for group, spec in loaded.spec.groups.items():
         if spec.publish is not None:
@@ -20,7 +24,7 @@ def build_topic_assets(loaded: LoadedSpec) -> list[AssetSpec]:
     return [_spec(loaded, name, writers.get(name, ())) for name in loaded.topics]
 
 
-def _spec(loaded: LoadedSpec, name: str, writers: Iterable[str]) -> AssetSpec:
+def _spec(loaded: LoadedSpec, name: str, writers: Sequence[str]) -> AssetSpec:
     topic, columns = loaded.topics[name], loaded.columns_of_topic(name)
     metadata: dict[str, object] = {
         "topic": name,
@@ -34,7 +38,7 @@ def _spec(loaded: LoadedSpec, name: str, writers: Iterable[str]) -> AssetSpec:
         deps=[table_key(group) for group in writers],
         description=topic.description or None,
         owners=topic.owners,
-        group_name="topics",
+        group_name=definition_name(writers[0]) if len(writers) == 1 else "topics",
         kinds={"topic", "mongodb" if is_mongo(loaded.spec.store) else "sqlite"},
         metadata=metadata,
     )

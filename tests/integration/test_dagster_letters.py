@@ -22,6 +22,7 @@ from dagster import (
 from dagster_bus import Bus, load_definitions
 from dagster_bus.core.store import Tally
 from dagster_bus.orchestration import observing
+from dagster_bus.orchestration.dead_letters import dead_letters_now
 from tests.support.dagster_project import DEAD, TABLE, Project
 from tests.support.project import write_topics
 
@@ -136,15 +137,33 @@ def test_the_dead_letters_are_a_markdown_table_that_no_payload_can_break(mournin
     job = mourning.defs.resolve_implicit_global_asset_job_def()
     result = job.execute_in_process(instance=mourning.instance, asset_selection=[DEAD])
     (shown,) = result.asset_materializations_for_node("all_dead_letters")
-    text = str(shown.metadata["why"].value)
-    rows = [line for line in text.splitlines() if line.startswith("|")]
+    why, text = (str(shown.metadata[name].value) for name in ("why", "in full"))
+    assert len(why) < 1_000, "Dagster would hide it"
+    rows = [line for line in f"{why}\n{text}".splitlines() if line.startswith("|")]
     assert any("[run-77](/runs/run-77)" in row for row in rows)
     assert not any("<b>" in row for row in rows)
-    assert "| 3 |" in text
+    assert "| 3 |" in why
     head = next(line for line in text.splitlines() if line.startswith("| letter |"))
     body = text[text.index(head) :].splitlines()[2:6]
     assert {line.replace("\\|", "").count("|") for line in body} == {head.count("|")}
     assert "group: order-table" in text
+
+
+def test_of_many_kinds_of_error_the_most_frequent_are_seen_without_a_click(
+    mourning: Project,
+) -> None:
+    with Bus.open(mourning.file) as bus:
+        group = bus.group("order-table")
+        for kind in "abcdefghij":
+            for reserved in group.reserve():
+                held = group.lease(reserved.id, reservation=reserved.reservation, worker="run-78")
+                group.fail(held, LookupError(f"{kind} is missing from the | {'price list ' * 9}"))
+            bus.publish("orders.created", {"n": 1})
+        shown = dead_letters_now(bus, "order-table").metadata["why"].value
+    lines = str(shown).splitlines()
+    assert len(str(shown)) < 1_000
+    assert lines[2].startswith("| 3 |")
+    assert lines[-1] == f"… and {12 - (len(lines) - 4)} more kinds"
 
 
 def test_checks_turn_red_when_executed_and_when_observed(mourning: Project) -> None:

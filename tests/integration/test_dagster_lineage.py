@@ -63,6 +63,9 @@ def test_topics_tables_published_topics_and_dead_letters_are_one_graph(tmp_path:
         "report": {"stock_table"},
     }
     table, topic = graph.get(key("order_table")), graph.get(key("orders", "created"))
+    boxes = {node.key.to_user_string(): node.group_name for node in graph.asset_nodes}
+    assert boxes["orders/created"] == "topics"
+    assert boxes["stock"] == boxes["order_table"] == "order_table", "the group publishes to it"
     assert table.kinds == {"spark", "deltalake", "sql"}
     assert table.owners == graph.get(key("order_table", "dead_letters")).owners == ["team:shop"]
     assert topic.kinds == {"topic", "sqlite"}

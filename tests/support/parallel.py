@@ -16,9 +16,6 @@ TESTS = Path(__file__).parents[1]
 FAST_FIRST = ["unit", "contract", "simulation", "integration", "acceptance", "browser"]
 WAITING_FIRST = ["acceptance", "browser", "integration", "simulation", "contract", "unit"]
 
-SHARED = {"acceptance/test_shop.py", "browser/test_ui.py"}
-"""Files that look at one and the same running Dagster."""
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     order = WAITING_FIRST if hasattr(config, "workerinput") else FAST_FIRST
@@ -29,8 +26,8 @@ class FileByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
     """Gives the next file to whoever is free."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0].removeprefix("tests/")
-        return "the running Dagster" if file in SHARED else file
+        file: str = nodeid.partition("::")[0]
+        return file
 
 
 @pytest.hookimpl(optionalhook=True)
