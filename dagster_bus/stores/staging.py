@@ -27,6 +27,7 @@ from dagster_bus.core.topic import EventFilter, OffsetRange
 from dagster_bus.errors import BusError, StoreError
 from dagster_bus.stores.arrow import ENVELOPE, pieces, read_batches
 from dagster_bus.stores.plain import plain_columns
+from dagster_bus.stores.sqlite.connection import keep_freed_memory
 
 PARSED, TEXT = "parsed", "text"
 """The folders of the two kinds of files."""
@@ -181,7 +182,18 @@ def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
     )
 
 
+class NoPandas:
+    """Arrow imports pandas to know its objects when it sees them, which takes a process that lives
+    for a moment as long as half of its work does. There are none here."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
 def main() -> None:
+    keep_freed_memory(31 << 20)
+    sys.meta_path.insert(0, NoPandas())
     job = json.loads(sys.stdin.readline())
     stager = Stager(Job(**{**job, "wanted": EventFilter(**job["wanted"])}))
     for line in sys.stdin:

@@ -1,10 +1,10 @@
 """Tables in object stores: one set of options for Spark and for the committer.
 
-Spark's own way to S3 needs Java packages that no wheel carries; here its files are brought to a
-real S3 server by another hand, and all that follows is done for real.
+Spark's own client of S3 is in Java packages that no wheel carries. Here Spark writes to and reads
+from addresses of S3 with all options, Hadoop has a folder in the place of the bucket, and the files
+are brought from there to a real S3 server; all that follows is done for real.
 """
 
-import io
 import os
 import shutil
 import socket
@@ -18,14 +18,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql import DataFrame, SparkSession
 
-from dagster_bus.core.delivery import Delivery
 from dagster_bus.errors import LeaseLost, TableError
-from dagster_bus.spark.tables import Table, describe_windows, maintain, open_sink, tables_at
+from dagster_bus.spark.tables import (
+    Sink,
+    Table,
+    describe_windows,
+    maintain,
+    open_sink,
+    read_table,
+    tables_at,
+)
 from dagster_bus.spark.tables.storage import (
     Storage,
     committer_path,
@@ -36,7 +41,7 @@ from dagster_bus.spark.tables.storage import (
     told,
 )
 from dagster_bus.spark.tables.table import Written
-from tests.support.tables import A, B, delivery
+from tests.support.tables import A, B, delivery, numbers
 
 OPTIONS = {
     "aws_access_key_id": "AKIA-ME",
@@ -141,27 +146,51 @@ def make_bucket(endpoint: str) -> None:
     pytest.fail("the S3 server does not answer")
 
 
-def as_spark_would(table: Table, taken: Delivery, *numbers: int) -> Written:
-    """The files of a delivery, written where Spark writes them."""
-    folder = f"_window={taken.window}/{taken.id}-{taken.token}"
-    rows = io.BytesIO()
-    pq.write_table(pa.table({"n": pa.array(numbers, pa.int64())}), rows)
-    target = f"{table.options['aws_endpoint_url']}/bucket/orders/{folder}"
-    for name, body in (("part-0.parquet", rows.getvalue()), ("_SUCCESS", b"")):
-        put = urllib.request.Request(f"{target}/{name}", data=body, method="PUT")
+@pytest.fixture
+def bucket(tmp_path: Path) -> Path:
+    """The folder that Spark has for the bucket."""
+    return tmp_path / "bucket"
+
+
+@pytest.fixture
+def table(s3: dict[str, str], bucket: Path) -> Table:
+    bucket.mkdir()
+    overload = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
+    elsewhere = {
+        "fs.s3a.impl": overload,
+        "fs.viewfs.overload.scheme.target.s3a.impl": "org.apache.hadoop.fs.LocalFileSystem",
+        "fs.viewfs.mounttable.bucket.link./orders": bucket.as_uri(),
+    }
+    return Table("s3://bucket/orders", options={**s3, **elsewhere})
+
+
+def written_by_spark(sink: Sink, table: Table, bucket: Path, rows: DataFrame) -> Written:
+    """What a delivery writes, brought to where the committer looks for it."""
+    before = {*bucket.rglob("*.*")}
+    columns = sink.write(rows).columns
+    files = [file for file in {*bucket.rglob("*.*")} - before if file.suffix != ".crc"]
+    assert all(file.suffix == ".parquet" for file in files), "no _SUCCESS among them"
+    for file in files:
+        name = file.relative_to(bucket)
+        target = f"{table.options['aws_endpoint_url']}/bucket/orders/{name}"
+        put = urllib.request.Request(target, data=file.read_bytes(), method="PUT")
         put.add_header("Content-Type", "application/octet-stream")
         with urllib.request.urlopen(put, timeout=5):
             pass
-    files = Storage(table).parquet_files(folder)
-    columns = StructType([StructField("n", LongType())])
-    return Written(columns, files, sum(each.rows for each in files))
+    (folder,) = {str(file.parent.relative_to(bucket)) for file in files}
+    found = Storage(table).parquet_files(folder)
+    return Written(columns, found, sum(each.rows for each in found))
 
 
-def test_deliveries_are_committed_once_and_fenced_in_s3(s3: dict[str, str]) -> None:
-    table = Table("s3a://bucket/orders", options=s3)
+def test_deliveries_are_committed_once_and_fenced_in_s3(
+    spark: SparkSession, table: Table, bucket: Path
+) -> None:
+    def write(sink: Sink, first: int, count: int = 1) -> Written:
+        return written_by_spark(sink, table, bucket, numbers(spark, first, count))
+
     first, second = delivery("d1", A), delivery("d2", B)
     sinks = [open_sink(table, each) for each in (first, second)]
-    written = [as_spark_would(table, first, 1, 2), as_spark_would(table, second, 3)]
+    written = [write(sinks[0], 1, 2), write(sinks[1], 3)]
     assert [each.rows for each in written] == [2, 1]
     for sink, each in zip(sinks, written, strict=True):
         sink.commit(each)
@@ -169,22 +198,28 @@ def test_deliveries_are_committed_once_and_fenced_in_s3(s3: dict[str, str]) -> N
     assert open_sink(table, replace(first, token=2)).committed()
     third = delivery("d3", A)
     late = open_sink(table, third)
-    lost = as_spark_would(table, third, 9)
+    lost = write(late, 9)
     successor = open_sink(table, replace(third, token=2))
     with pytest.raises(LeaseLost, match="was taken over"):
         late.commit(lost)
-    successor.commit(as_spark_would(table, replace(third, token=2), 4))
-    assert seen(s3) == {(A, 1), (A, 2), (A, 4), (B, 3)}
-    assert [(each.window, each.files) for each in describe_windows(table)] == [(A, 2), (B, 1)]
+    successor.commit(write(successor, 4))
+    assert seen(table) == {(A, 1), (A, 2), (A, 4), (B, 3)}
+    read = read_table(spark, table, [A])
+    assert read is not None
+    assert sorted(row.n for row in read.collect()) == [1, 2, 4]
     done = maintain(table, busy=["d3"])
-    assert (done.files_before, done.files_after, done.removed) == (3, 2, 0)
-    assert seen(s3) == {(A, 1), (A, 2), (A, 4), (B, 3)}
+    assert done.removed == 0
+    assert [(each.window, each.files, each.rows) for each in describe_windows(table)] == [
+        (A, 1, 3),
+        (B, 1, 1),
+    ]
+    assert seen(table) == {(A, 1), (A, 2), (A, 4), (B, 3)}
     assert tables_at(table) == [table]
 
 
-def seen(s3: dict[str, str]) -> set[tuple[str, int]]:
+def seen(table: Table) -> set[tuple[str, int]]:
     """What an independent reader finds."""
-    found = pl.read_delta("s3://bucket/orders", storage_options=storage_options(s3))
+    found = pl.read_delta(table.path, storage_options=storage_options(table.options))
     return set(found.select("_window", "n").rows())
 
 

@@ -202,11 +202,12 @@ class _Shared:
             self.connection.close()
 
 
-def keep_freed_memory() -> None:
+def keep_freed_memory(block: int = 8 << 20) -> None:
     """Glibc hands freed memory back to the system at once, and a batch's memory is freed and needed
     again with every batch: a third of an append's time would go into page faults. How much it keeps
-    is twice the largest block that was ever mapped and freed. Elsewhere this does nothing."""
-    bytearray(8 << 20)
+    is twice the largest block that was ever mapped and freed, up to 32 MB. Elsewhere this does
+    nothing."""
+    bytearray(block)
 
 
 keep_freed_memory()
