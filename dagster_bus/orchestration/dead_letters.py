@@ -19,6 +19,7 @@ from dagster import (
 
 from dagster_bus.core.naming import definition_name
 from dagster_bus.opening import Bus
+from dagster_bus.orchestration.declaration import declaration
 from dagster_bus.orchestration.letters_shown import kinds_of, records_of, stories_of
 from dagster_bus.orchestration.names import LETTERS, PURGE, REDRIVE, dead_letters_key
 from dagster_bus.orchestration.resources import BusResource
@@ -54,6 +55,7 @@ def build_dead_letters(
 
 
 def _spec(loaded: LoadedSpec, group: str, upstream: Sequence[AssetKey]) -> AssetSpec:
+    spec = loaded.spec.groups[group]
     return AssetSpec(
         key=dead_letters_key(group),
         deps=upstream,
@@ -63,9 +65,10 @@ def _spec(loaded: LoadedSpec, group: str, upstream: Sequence[AssetKey]) -> Asset
             f"{REDRIVE} sends them back, {PURGE} deletes them."
         ),
         group_name=definition_name(group),
-        owners=loaded.spec.groups[group].owners,
+        owners=spec.owners,
+        tags=spec.labels,
         kinds={"dead_letters"},
-        metadata={"group": group},
+        metadata={"group": group, **declaration(loaded, ("groups", group), spec.docs)},
         skippable=True,
     )
 

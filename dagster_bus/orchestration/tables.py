@@ -16,8 +16,8 @@ from dagster_pyspark import PySparkResource
 from dagster_bus.core.naming import definition_name
 from dagster_bus.errors import DeliveryError
 from dagster_bus.orchestration.columns import column_lineage
+from dagster_bus.orchestration.declaration import declaration
 from dagster_bus.orchestration.names import DELIVERY_TAG, RESERVATION_TAG, table_key, topic_key
-from dagster_bus.orchestration.places import place_in_file
 from dagster_bus.orchestration.replacing import replace_windows
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.orchestration.windows import partitions_of
@@ -49,13 +49,14 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
         group_name=definition_name(name),
         kinds={"spark", *_formats(work), *({"sql"} if spec.sql else ())},
         freshness_policy=_freshness(spec),
+        tags=spec.labels,
         metadata={
             "group": name,
             "pipeline": work.name,
             **({"publishes to": topic_key(work.publish)} if work.publish else {}),
             **_places(work),
             **column_lineage(loaded, name),
-            **place_in_file(loaded, ("groups", name)),
+            **declaration(loaded, ("groups", name), spec.docs),
         },
         output_required=False,
         pool=spec.pool,

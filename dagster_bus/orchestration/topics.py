@@ -6,8 +6,8 @@ from dagster import AssetSpec
 
 from dagster_bus.core.naming import definition_name
 from dagster_bus.orchestration.columns import table_schema
+from dagster_bus.orchestration.declaration import declaration
 from dagster_bus.orchestration.names import table_key, topic_key
-from dagster_bus.orchestration.places import place_in_file
 from dagster_bus.spec.load import LoadedSpec
 from dagster_bus.stores import is_mongo
 
@@ -29,7 +29,7 @@ def _spec(loaded: LoadedSpec, name: str, writers: Sequence[str]) -> AssetSpec:
     metadata: dict[str, object] = {
         "topic": name,
         "partitions": topic.partitions,
-        **place_in_file(loaded, ("topics", name)),
+        **declaration(loaded, ("topics", name), topic.docs),
     }
     if columns:
         metadata["dagster/column_schema"] = table_schema(columns)
@@ -40,5 +40,6 @@ def _spec(loaded: LoadedSpec, name: str, writers: Sequence[str]) -> AssetSpec:
         owners=topic.owners,
         group_name=definition_name(writers[0]) if len(writers) == 1 else "topics",
         kinds={"topic", "mongodb" if is_mongo(loaded.spec.store) else "sqlite"},
+        tags=topic.labels,
         metadata=metadata,
     )

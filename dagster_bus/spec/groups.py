@@ -18,6 +18,8 @@ from dagster_bus.spec.measures import Count, Duration, Size
 from dagster_bus.spec.words import (
     DagsterName,
     Function,
+    LabelKey,
+    LabelValue,
     Name,
     OwnerName,
     Pattern,
@@ -26,6 +28,7 @@ from dagster_bus.spec.words import (
     Text,
     Timestamp,
     TopicName,
+    WebAddress,
 )
 from dagster_bus.spec.work import DeadLettersSpec, Expectation, SloSpec, TableSpec, Window
 
@@ -78,6 +81,12 @@ class GroupSpec(Spec):
     description: str = Field("", description="What the group is for; shown in Dagster.")
     owners: list[OwnerName] = Field(
         default_factory=list, description="team:name or an e-mail address; shown in Dagster."
+    )
+    labels: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, description="Tags of its assets in Dagster, to be found by."
+    )
+    docs: WebAddress | None = Field(
+        None, description="Where people read more about it; Dagster shows the link."
     )
     topics: list[Pattern] = Field(min_length=1, description="Topics or patterns of topics.")
     filter: FilterSpec = Field(

@@ -7,7 +7,17 @@ from pydantic import AfterValidator, Field
 from dagster_bus.core.topic import MIB
 from dagster_bus.spec.base import LIST, LIST_OR_MAPPING, MAPPING, Spec
 from dagster_bus.spec.measures import Count, Duration, Size
-from dagster_bus.spec.words import CallerPattern, Class, ColumnName, ColumnType, OwnerName, Text
+from dagster_bus.spec.words import (
+    CallerPattern,
+    Class,
+    ColumnName,
+    ColumnType,
+    LabelKey,
+    LabelValue,
+    OwnerName,
+    Text,
+    WebAddress,
+)
 
 LARGEST_PAYLOAD = 512 * MIB
 HIGHEST_VERSION = (1 << 31) - 1
@@ -121,6 +131,12 @@ class TopicSpec(Spec):
     description: str = Field("", description="What the events are; shown in Dagster.")
     owners: list[OwnerName] = Field(
         default_factory=list, description="team:name or an e-mail address; shown in Dagster."
+    )
+    labels: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, description="Tags of its asset in Dagster, to be found by."
+    )
+    docs: WebAddress | None = Field(
+        None, description="Where people read more about it; Dagster shows the link."
     )
     partitions: Annotated[int, Count(1, 1_000)] = Field(
         1, description="Ordered sequences in the log."

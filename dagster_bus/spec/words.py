@@ -141,6 +141,21 @@ TagKey = Annotated[
         "a tag's key is letters, digits and _ . -, with one '/' at most",
     ),
 ]
+LabelKey = Annotated[
+    str,
+    _spelled(
+        "(?!dagster/)([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}",
+        "a label's key is letters, digits and _ . -, with one '/' at most, and not dagster/…",
+    ),
+]
+LabelValue = Annotated[
+    str,
+    _spelled("[A-Za-z0-9_.-]{0,63}", "a label's value is at most 63 letters, digits and _ . -"),
+]
+WebAddress = Annotated[
+    str,
+    _spelled(r"https?://[^\s/]+\S*", "write an address of the web, such as https://wiki/orders"),
+]
 Text = Annotated[str, Word(_not_blank)]
 Cron = Annotated[str, Word(cron_schedule)]
 TimeZone = Annotated[str, Word(time_zone)]

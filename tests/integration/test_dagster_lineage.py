@@ -8,6 +8,7 @@ import pytest
 from dagster import (
     AssetKey,
     Definitions,
+    MetadataValue,
     TableColumnDep,
     asset,
     in_process_executor,
@@ -22,11 +23,13 @@ from dagster_bus.errors import SpecError
 from tests.support.project import write_topics
 
 CHAIN = {
-    "stock: {}": "stock: {schema: {fields: {n: bigint}}}",
+    "stock: {}": "stock: {schema: {fields: {n: bigint}}, labels: {domain: shop}, docs: https://wiki/stock}",
     "pipeline: tests.support.pipelines:keep": "sql: SELECT n, n + 1 AS next FROM events",
     "launch_timeout: 60s": """publish: stock
     slo: {max_age: 10m}
     owners: [team:shop]
+    labels: {domain: shop, tier: gold}
+    docs: https://wiki/orders#table
     launch_timeout: 60s
   stock-table:
     topics: [stock]
@@ -70,6 +73,13 @@ def test_topics_tables_published_topics_and_dead_letters_are_one_graph(tmp_path:
     assert table.owners == graph.get(key("order_table", "dead_letters")).owners == ["team:shop"]
     assert topic.kinds == {"topic", "sqlite"}
     assert topic.metadata["declared in"] == "topics.yaml:9"
+    for path in ("order_table", "order_table/dead_letters"):
+        found = graph.get(key(*path.split("/")))
+        assert {"domain": "shop", "tier": "gold"}.items() <= found.tags.items()
+        assert found.metadata["docs"] == MetadataValue.url("https://wiki/orders#table")
+    assert graph.get(key("stock")).tags["domain"] == "shop"
+    assert graph.get(key("stock")).metadata["docs"] == MetadataValue.url("https://wiki/stock")
+    assert "docs" not in topic.metadata
     lineage = table.metadata["dagster/column_lineage"].deps_by_column
     assert lineage == {"n": [TableColumnDep(key("orders", "created"), "n")]}
     further = graph.get(key("stock_table")).metadata["dagster/column_lineage"].deps_by_column

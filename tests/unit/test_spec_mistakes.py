@@ -129,6 +129,12 @@ def messages(tmp_path: Path, good: str, *changes: tuple[str, str]) -> list[str]:
          " (write some, or remove the key)"),
         ("lease: 20s", "tags: {'a b': c}", "18:12: groups.history.tags.a b: 'a b' cannot stand here"
          " (a tag's key is"),
+        ("lease: 20s", "labels: {dagster/kind: c}", "18:14: groups.history.labels.dagster/kind: 'd"
+         "agster/kind' cannot stand here (a label's key is"),
+        ("lease: 20s", "labels: {a: b c}", "18:17: groups.history.labels.a: 'b c' cannot stand he"
+         "re (a label's value is"),
+        ("partitions: 4", "docs: wiki/orders", "7:11: topics.orders.created.docs: 'wiki/orders' ca"
+         "nnot stand here (write an address of the web"),
         ("partitions: 4", "acl: {publish: [shop, 'a b']}", "7:27: topics.orders.created.acl.publish"
          ": 'a b' cannot stand here (a caller's name is"),
         ("partitions: 4", "acl: {publish: {alow: [a]}}", "7:21: topics.orders.created.acl.publish: "
