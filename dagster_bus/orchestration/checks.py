@@ -107,7 +107,7 @@ def verdicts(group: str, spec: GroupSpec, standing: Standing, dead: int) -> Iter
 
 
 def build_checks(loaded: LoadedSpec, groups: list[str]) -> list[AssetChecksDefinition]:
-    """The checks of all groups, in a definition for each lot of them. Each can be executed alone."""
+    """The checks of all groups, a lot of them in one definition. Each can be executed alone."""
     lots = in_lots(groups, CHECKED_TOGETHER)
     names = lot_names(CHECKS, len(groups), CHECKED_TOGETHER)
     return [_checks_of(loaded, name, lot) for name, lot in zip(names, lots, strict=False)]

@@ -19,6 +19,7 @@ from dagster_bus.orchestration.sensors import build_sensors
 from dagster_bus.orchestration.sessions import BusPySparkResource
 from dagster_bus.orchestration.tables import build_table_asset
 from dagster_bus.orchestration.topics import build_topic_assets
+from dagster_bus.orchestration.uncollected import uncollected
 from dagster_bus.orchestration.upkeep import build_upkeep
 from dagster_bus.orchestration.windows import unusable_windows
 from dagster_bus.orchestration.works import build_work
@@ -40,10 +41,17 @@ def load_definitions(
     Definitions of your own are added with `Definitions.merge`.
 
     Raises SpecError, with the place of every mistake, if the file cannot be used."""
+    with uncollected():
+        return _definitions(Path(topics_yaml), dict(resources or {}), executor)
+
+
+def _definitions(
+    topics_yaml: Path, resources: Mapping[str, Any], executor: ExecutorDefinition
+) -> Definitions:
     loaded = load_spec(topics_yaml)
     works = _works(loaded)
     use_this_python(loaded.spec.spark)
-    all_resources = {**_resources(loaded, Path(topics_yaml)), **(resources or {})}
+    all_resources = {**_resources(loaded, topics_yaml), **resources}
     tables = {name: build_table_asset(loaded, name, work) for name, work in works.items()}
     started = groups_started(loaded, tables, all_resources, executor)
     groups = [each.group for each in started.groups]

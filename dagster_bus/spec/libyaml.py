@@ -1,7 +1,8 @@
 """A text's events by libyaml, which is many times faster than the parser in `syntax`.
 
-The two read nearly every text alike. Where they might not, and where libyaml finds a mistake, nothing
-is read here: so what a file means, and what is said of it, is the same with libyaml and without.
+The two read nearly every text alike. Where they might not, and where libyaml finds a mistake, the
+text is left to the other one. So what a file means, and what is said of it, is the same with and
+without libyaml.
 """
 
 import re
