@@ -25,7 +25,8 @@ from dagster_bus.orchestration.windows import unusable_windows
 from dagster_bus.orchestration.works import build_work
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.session import session_config, use_this_python
-from dagster_bus.spec.load import LoadedSpec, load_spec
+from dagster_bus.spec.kept import kept_spec
+from dagster_bus.spec.load import LoadedSpec
 
 
 def load_definitions(
@@ -48,7 +49,7 @@ def load_definitions(
 def _definitions(
     topics_yaml: Path, resources: Mapping[str, Any], executor: ExecutorDefinition
 ) -> Definitions:
-    loaded = load_spec(topics_yaml)
+    loaded = kept_spec(topics_yaml)
     works = _works(loaded)
     use_this_python(loaded.spec.spark)
     all_resources = {**_resources(loaded, topics_yaml), **resources}

@@ -13,8 +13,8 @@ from yaml.events import CollectionEndEvent, CollectionStartEvent, Event, ScalarE
 
 from dagster_bus.spec.syntax import MAX_DEPTH
 
-_READ_OTHERWISE = re.compile("[\t\ufeff]")
-"""Signs that libyaml bears in places where the other parser has something against them."""
+_READ_OTHERWISE = re.compile("[\t\ufeff]|[|>][-+0-9]*#")
+"""What libyaml bears in places where the other parser has something against it."""
 
 
 class Unsure(Exception):

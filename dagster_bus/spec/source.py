@@ -62,20 +62,20 @@ class Source:
 def read_source(text: str, file: str, environ: Mapping[str, str] | None = None) -> Source:
     """Parse YAML text. Raises SpecError if it is not YAML, or cannot be read to its end."""
     environ = os.environ if environ is None else environ
-    return _read_quickly(text, file, environ) or _read_with_care(text, file, environ)
+    return read_quickly(text, file, environ) or read_with_care(text, file, environ)
 
 
-def _read_quickly(text: str, file: str, environ: Mapping[str, str]) -> Source | None:
-    """What a text without mistakes says, if libyaml is there and sure of it."""
+def read_quickly(text: str, file: str, environ: Mapping[str, str]) -> Source | None:
+    """What a text without mistakes says, if it says something, and libyaml is sure of it."""
     source = Source(file)
     try:
         _Reader(quick_events(text), source, environ).document()
     except Unsure:
         return None
-    return None if source.problems else source
+    return source if source.data and not source.problems else None
 
 
-def _read_with_care(text: str, file: str, environ: Mapping[str, str]) -> Source:
+def read_with_care(text: str, file: str, environ: Mapping[str, str]) -> Source:
     source = Source(file)
     try:
         _Reader(events(text, file), source, environ).document()
