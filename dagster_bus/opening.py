@@ -35,7 +35,7 @@ class Bus(LiveBus):
         topics = topic_configs(loaded)
         durable = [topic for topic in topics if topic.durable]
 
-        def declare(store: Store) -> list[TopicConfig]:
+        def declare(store: Store) -> Iterable[TopicConfig]:
             store.declare(durable)
             return topics
 
@@ -48,14 +48,14 @@ class Bus(LiveBus):
     def _on(
         cls,
         store: Store,
-        find_topics: Callable[[Store], list[TopicConfig]],
+        find_topics: Callable[[Store], Iterable[TopicConfig]],
         groups: Iterable[GroupConfig] | None,
         *,
         metrics_every_s: float | None = None,
     ) -> Self:
         """A bus on an open store, which is closed again if that fails."""
         try:
-            topics = find_topics(store)
+            topics = tuple(find_topics(store))
             memory = _memory(topics)
             return cls(
                 store,

@@ -32,7 +32,7 @@ from dagster_bus.spec.load import LoadedSpec
 from dagster_bus.spec.models import GroupSpec
 
 RESULT = "result"
-OUTS = {RESULT: Out(Nothing, is_required=False)}  # type: ignore[arg-type]
+OUTS = {RESULT: Out(Nothing, is_required=False)}
 """What every table's run has: one output, which stays out if there was nothing to do."""
 
 WINDOWS_A_RUN = 24

@@ -15,4 +15,13 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            _take_for_old()
             gc.enable()
+
+
+def _take_for_old() -> None:
+    """All that there is goes to the oldest generation as it is; else each generation would be gone
+    over once more. Somebody's own frozen objects stay frozen."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
