@@ -51,6 +51,7 @@ def build_table_asset(loaded: LoadedSpec, name: str, work: Work) -> AssetsDefini
     step = OpDefinition(
         compute_fn=_run_of(name, work),
         name=definition_name(name),
+        description=_description(name, spec),
         outs=OUTS,
         required_resource_keys={"bus", "pyspark"},
         pool=spec.pool,
@@ -69,7 +70,7 @@ def _spec(loaded: LoadedSpec, name: str, work: Work) -> AssetSpec:
         key=table_key(name),
         deps=[topic_key(topic) for topic in loaded.topics_of(name)],
         partitions_def=partitions_of(windows_of(spec.window)),
-        description=spec.description or f"The table of group {name}.",
+        description=_description(name, spec),
         owners=spec.owners,
         group_name=definition_name(name),
         kinds={"spark", *_formats(work), *({"sql"} if spec.sql else ())},
@@ -85,6 +86,10 @@ def _spec(loaded: LoadedSpec, name: str, work: Work) -> AssetSpec:
         },
         skippable=True,
     )
+
+
+def _description(name: str, spec: GroupSpec) -> str:
+    return spec.description or f"The table of group {name}."
 
 
 def _run_of(name: str, work: Work) -> Callable[..., Iterator[MaterializeResult[None]]]:

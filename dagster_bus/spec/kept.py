@@ -48,13 +48,14 @@ def kept_spec(path: str | Path) -> LoadedSpec:
         if found is not None and found.holds():
             return found.loaded
         _kept.pop(file, None)
-        return _read(file)
+        return _read(file, path)
 
 
-def _read(file: Path) -> LoadedSpec:
+def _read(file: Path, path: str | Path) -> LoadedSpec:
+    """A file, by the name that messages give it."""
     began_ns = time.time_ns()
     before, environ = _stamp([file]), _Environ()
-    loaded = load_spec(file, environ)
+    loaded = load_spec(path, environ)
     documents = tuple(_documents(loaded))
     stamp = before + _stamp(documents)
     if all(began_ns - changed_ns > SETTLED_NS for changed_ns, _, _ in stamp):

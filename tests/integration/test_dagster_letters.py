@@ -19,10 +19,12 @@ from dagster import (
     define_asset_job,
 )
 
+from benchmarks.loading import project as many
 from dagster_bus import Bus, load_definitions
 from dagster_bus.core.store import Tally
 from dagster_bus.orchestration import observing
 from dagster_bus.orchestration.dead_letters import dead_letters_now
+from dagster_bus.orchestration.lots import CHECKED_TOGETHER
 from tests.support.dagster_project import DEAD, TABLE, Project
 from tests.support.project import write_topics
 
@@ -191,6 +193,19 @@ def test_checks_turn_red_when_executed_and_when_observed(mourning: Project) -> N
     assert seen == {name: passed[name] for name in ALL_CHECKS - {"offset_drift"}}
     graph = defs.resolve_asset_graph()
     assert AssetCheckKey(DEAD, "dead_letters") in graph.asset_check_keys
+
+
+def test_one_check_of_many_is_executed_without_the_others(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    defs = load_definitions(many(tmp_path, 2, CHECKED_TOGETHER + 2, "store: sqlite:///bus.db"))
+    wanted = AssetCheckKey(AssetKey([f"g{CHECKED_TOGETHER + 1}"]), "lag")
+    job = define_asset_job("one_check", selection=AssetSelection.checks(wanted))
+    merged = Definitions.merge(defs, Definitions(jobs=[job]))
+    result = merged.resolve_job_def("one_check").execute_in_process(instance=instance)
+    (found,) = result.get_asset_check_evaluations()
+    assert (found.asset_check_key, found.passed) == (wanted, True)
+    assert {event.step_key for event in result.all_node_events} == {"group_checks_2"}
 
 
 def test_so_many_dead_letters_as_are_accepted_keep_the_check_green(
