@@ -1,8 +1,11 @@
-"""The shop of `tests/projects`, with a real `dagster dev` in it, shared by the tests that look at it:
-one for each kind of store."""
+"""The shop of `tests/projects`, with a real `dagster dev` in it, shared by the tests that look at
+it: one for each kind of store."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -13,17 +16,15 @@ from dagster_bus.core.clock import system_clock
 from dagster_bus.core.store import Tally
 from dagster_bus.core.window import HOUR_MS
 from dagster_bus.orchestration.dev import DagsterDev
-from dagster_bus.spark.server import SparkServer
-from dagster_bus.spark.session import session_config
-from dagster_bus.spec.load import load_spec
 from tests.conftest import STORES, new_store_url
 from tests.support.dagster_dev import group_is_gone, wait_for
 
 PROJECTS = Path(__file__).parents[1] / "projects"
+DAGSTER_BUS = (sys.executable, "-c", "from dagster_bus.cli.main import main; main()")
 
 
 def copy_project(name: str, folder: Path, store: str) -> Path:
-    """A project of the tests in a folder of its own, on a store that is empty; its `topics.yaml`."""
+    """A project of the tests in a folder of its own, on an empty store; its `topics.yaml`."""
     shutil.copytree(
         PROJECTS / name, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -55,24 +56,30 @@ class Shop:
         return pl.read_delta(str(self.folder / "data" / name))
 
 
+@contextmanager
+def warm_spark(file: Path) -> Iterator[None]:
+    """One Spark for all runs of a project: each of them would start its own."""
+    command = [*DAGSTER_BUS, "-f", str(file), "spark"]
+    subprocess.run([*command, "start"], check=True, capture_output=True, timeout=240)
+    try:
+        yield
+    finally:
+        subprocess.run([*command, "stop"], check=True, capture_output=True, timeout=60)
+
+
 @pytest.fixture(scope="session", params=STORES)
 def shop(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Shop]:
     file = copy_project("shop", tmp_path_factory.mktemp("shop"), request.param)
     folder = file.parent
-    spark = SparkServer(folder, session_config(load_spec(file).spec.spark))
-    try:
-        with DagsterDev(folder, folder / "dagster") as dagster:
-            spark.start()  # without it, each of the runs would start one of its own
-            pid = dagster.pid
-            yield Shop(file, dagster)
-    finally:
-        spark.stop()
+    with DagsterDev(folder, folder / "dagster") as dagster, warm_spark(file):
+        pid = dagster.pid
+        yield Shop(file, dagster)
     wait_for("end of all that Dagster started", lambda: group_is_gone(pid), seconds=10)
 
 
-POISON = (7, 42, 99)
+POISON = (42, 70, 99)
 """Orders whose amount is no number."""
 
 COUNTS = {"good": 500, "bad": 20, "fragile": 200, "slow": 30}
@@ -80,8 +87,8 @@ COUNTS = {"good": 500, "bad": 20, "fragile": 200, "slow": 30}
 
 @pytest.fixture(scope="session")
 def published(shop: Shop) -> dict[str, list[str]]:
-    """Events for all groups at once, so that the tests wait together: their ids by topic. Orders are
-    an hour old, so that their window has ended."""
+    """Events for all groups at once, so that the tests wait together: their ids by topic. Orders
+    are an hour old, so that their window has ended."""
     before = system_clock() - HOUR_MS
     orders = [
         Message({"n": n, "amount": "twelve" if n in POISON else str(n)}, ts=before)
