@@ -34,6 +34,21 @@ def runs_of(url: str, group: str) -> list[dict[str, str]]:
     return results
 
 
+def tags_of(url: str, group: str, tag: str) -> list[str]:
+    """What a tag says on each of a group's runs, the newest first."""
+    found = ask(
+        url,
+        """query ($tags: [ExecutionTag!]) { runsOrError(filter: {tags: $tags}) {
+             ... on Runs { results { tags { key value } } } } }""",
+        tags=[{"key": "dagster_bus/group", "value": group}],
+    )
+    tags = [
+        {each["key"]: each["value"] for each in run["tags"]}
+        for run in found["runsOrError"]["results"]
+    ]
+    return [each[tag] for each in tags]
+
+
 def materializations(url: str, *path: str) -> list[dict[str, Any]]:
     """An asset's materializations, newest first, each with its metadata by label."""
     found = ask(
@@ -69,7 +84,7 @@ def switch_sensor(url: str, name: str, *, on: bool) -> None:
     that begins at the same moment may write over it what it has read before: then it is switched
     again, as people would."""
     for _ in range(SWITCHES):
-        _switch(url, name, on=on)
+        flip_switch(url, name, on=on)
         time.sleep(HOLDS_S)
         if not on:
             wait_for("end of the tick", lambda: not _is_ticking(url, name))
@@ -83,7 +98,8 @@ def _is_ticking(url: str, name: str) -> bool:
     return any(tick["status"] == "STARTED" for tick in newest)
 
 
-def _switch(url: str, name: str, *, on: bool) -> None:
+def flip_switch(url: str, name: str, *, on: bool) -> None:
+    """One click on the switch of a sensor."""
     if on:
         ask(
             url,

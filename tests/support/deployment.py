@@ -1,0 +1,90 @@
+"""Dagster as it is deployed: code server, webserver and daemons, each to be killed alone."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from dagster_bus.core.closing import Closing
+from tests.support.dagster_dev import wait_for
+
+Process = subprocess.Popen[bytes]
+
+
+class Deployment(Closing):
+    """A project's processes. `dagster dev` would end with its daemon; here the others live on."""
+
+    def __init__(self, project: Path, module: str) -> None:
+        self._project = project
+        self._module = module
+        self._code, self._web = free_ports(2)
+        self._processes: list[Process] = []
+        self.url = f"http://127.0.0.1:{self._web}"
+
+    def start(self) -> None:
+        """Start all but a daemon, and return when they answer."""
+        code = ("dagster", "api", "grpc", "-h", "127.0.0.1", "-p", str(self._code))
+        self._start(*code, "-m", self._module, "-d", str(self._project))
+        wait_for("code server", lambda: self._accepts(self._code), seconds=120)
+        self._start("dagster_webserver", "-h", "127.0.0.1", "-p", str(self._web), *WORKSPACE)
+        wait_for("webserver", lambda: self._accepts(self._web), seconds=120)
+
+    def start_daemon(self) -> Process:
+        return self._start("dagster._daemon", "run", *WORKSPACE)
+
+    def close(self) -> None:
+        """End all of them, with the runs that the code server has started."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in self._processes:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+            for process in self._processes:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _start(self, *command: str) -> Process:
+        number = len(self._processes)
+        with (self._project / f"process-{number}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=self._project,
+                env={
+                    **os.environ,
+                    "DAGSTER_HOME": str(self._project),
+                    "POST_PORT": str(self._code),
+                },
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    @staticmethod
+    def _accepts(port: int) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+WORKSPACE = ("-w", "workspace.yaml")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody has, all different."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
