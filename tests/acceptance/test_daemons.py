@@ -36,10 +36,10 @@ class Post:
         self.url = deployment.url
         self.daemon: Process = deployment.start_daemon()
 
-    def publish(self, topic: str, count: int) -> None:
+    def publish(self, group: str, count: int) -> None:
         with Bus.open(self.file) as bus:
-            first = bus.group(topic).progress().published
-            bus.publish_many(topic, [{"n": first + n} for n in range(count)])
+            first = bus.group(group).progress().published
+            bus.publish_many(f"mail.{group}", [{"n": first + n} for n in range(count)])
 
     def wish(self, mishap: str) -> None:
         (self.folder / f"wish-{mishap}").touch()
@@ -58,7 +58,7 @@ class Post:
         return [run["status"] for run in runs_of(self.url, group)]
 
     def must_have_done(self, group: str, count: int) -> None:
-        """All events of a group are settled, and each was handed to one run on its first attempt."""
+        """All events of a group are settled, each by one run and on its first attempt."""
         wait_for(f"settled events of {group}", lambda: self.tally(group).settled == count)
         assert self.tally(group) == Tally(processed=count)
         assert set(tags_of(self.url, group, "dagster_bus/attempt")) == {"1"}

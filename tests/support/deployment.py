@@ -28,10 +28,9 @@ class Deployment(Closing):
     def start(self) -> None:
         """Start all but a daemon, and return when they answer."""
         code = ("dagster", "api", "grpc", "-h", "127.0.0.1", "-p", str(self._code))
-        self._start(*code, "-m", self._module, "-d", str(self._project))
-        wait_for("code server", lambda: self._accepts(self._code), seconds=120)
-        self._start("dagster_webserver", "-h", "127.0.0.1", "-p", str(self._web), *WORKSPACE)
-        wait_for("webserver", lambda: self._accepts(self._web), seconds=120)
+        self._serve(self._code, *code, "-m", self._module, "-d", str(self._project))
+        web = ("dagster_webserver", "-h", "127.0.0.1", "-p", str(self._web))
+        self._serve(self._web, *web, *WORKSPACE)
 
     def start_daemon(self) -> Process:
         return self._start("dagster._daemon", "run", *WORKSPACE)
@@ -72,10 +71,16 @@ class Deployment(Closing):
         self._processes.append(process)
         return process
 
-    @staticmethod
-    def _accepts(port: int) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
+    def _serve(self, port: int, *command: str) -> None:
+        """Start a process that serves at a port, and return when it does."""
+        process = self._start(*command)
+
+        def answers() -> bool:
+            assert process.poll() is None, f"{command} has ended; its log is in {self._project}"
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        wait_for("answer", answers, seconds=120)
 
 
 WORKSPACE = ("-w", "workspace.yaml")

@@ -8,14 +8,18 @@ from dagster_bus import load_definitions
 from post.jobs import deliver
 from post.mishaps import fragile
 
-loaded = load_definitions(Path(__file__).parent.parent / "topics.yaml")
 
-defs = Definitions(
-    assets=loaded.assets,
-    asset_checks=loaded.asset_checks,
-    schedules=loaded.schedules,
-    sensors=[fragile(each) for each in loaded.sensors or ()],
-    jobs=[*(loaded.jobs or ()), deliver],
-    resources=loaded.resources,
-    executor=loaded.executor,
-)
+def definitions() -> Definitions:
+    loaded = load_definitions(Path(__file__).parent.parent / "topics.yaml")
+    return Definitions(
+        assets=loaded.assets,
+        asset_checks=loaded.asset_checks,
+        schedules=loaded.schedules,
+        sensors=[fragile(each) for each in loaded.sensors or ()],
+        jobs=[*(loaded.jobs or ()), deliver],
+        resources=loaded.resources,
+        executor=loaded.executor,
+    )
+
+
+defs = definitions()
