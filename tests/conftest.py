@@ -23,7 +23,6 @@ pytest_plugins = [
     "tests.support.command",
     "tests.support.mongo",
     "tests.support.parallel",
-    "tests.support.shop",
 ]
 
 MEMORY = Path("/dev/shm")

@@ -3,7 +3,7 @@
 import json
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tests.support.dagster_dev import wait_for
@@ -24,29 +24,32 @@ def ask(url: str, query: str, **variables: Any) -> Any:
 
 def runs_of(url: str, group: str) -> list[dict[str, str]]:
     """Runs of a group, newest first."""
-    found = ask(
-        url,
-        """query ($tags: [ExecutionTag!]) {
-             runsOrError(filter: {tags: $tags}) { ... on Runs { results { runId status } } } }""",
-        tags=[{"key": "dagster_bus/group", "value": group}],
-    )
-    results: list[dict[str, str]] = found["runsOrError"]["results"]
-    return results
+    return [
+        {name: run[name] for name in ("runId", "status")}
+        for run in _tagged(url, "dagster_bus/group", group)
+    ]
 
 
-def tags_of(url: str, group: str, tag: str) -> list[str]:
-    """What a tag says on each of a group's runs, the newest first."""
+def attempts_of(url: str, group: str) -> list[int]:
+    """Which attempt each of a group's runs was, the newest first."""
+    tag = "dagster_bus/attempt"
+    return [
+        int(each["value"])
+        for run in _tagged(url, "dagster_bus/group", group)
+        for each in run["tags"]
+        if each["key"] == tag
+    ]
+
+
+def _tagged(url: str, key: str, value: str) -> list[dict[str, Any]]:
     found = ask(
         url,
         """query ($tags: [ExecutionTag!]) { runsOrError(filter: {tags: $tags}) {
-             ... on Runs { results { tags { key value } } } } }""",
-        tags=[{"key": "dagster_bus/group", "value": group}],
+             ... on Runs { results { runId status tags { key value } } } } }""",
+        tags=[{"key": key, "value": value}],
     )
-    tags = [
-        {each["key"]: each["value"] for each in run["tags"]}
-        for run in found["runsOrError"]["results"]
-    ]
-    return [each[tag] for each in tags]
+    results: list[dict[str, Any]] = found["runsOrError"]["results"]
+    return results
 
 
 def materializations(url: str, *path: str) -> list[dict[str, Any]]:
@@ -72,8 +75,8 @@ SELECTOR = {"repositoryLocationName": "project", "repositoryName": "__repository
 """Where the definitions of all projects of the tests are."""
 
 
-ENDS = ("SUCCESS", "FAIL", "CANCELED")
-"""What the statuses of runs and backfills have in them that have ended."""
+ENDS = ("SUCCESS", "FAILURE", "CANCELED")
+"""Statuses of runs that have ended."""
 
 SWITCHES = 20
 HOLDS_S = 1.0
@@ -167,19 +170,13 @@ def launch(url: str, job: str, ops: Mapping[str, Mapping[str, Any]]) -> str:
     )["launchRun"]
     assert found["__typename"] == "LaunchRunSuccess", found
     run_id: str = found["run"]["runId"]
-    _wait_for_success(lambda: status_of(url, run_id))
+    _wait_for_success(url, run_id)
     return run_id
 
 
-def status_of(url: str, run_id: str) -> str:
-    query = "query ($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
-    status: str = ask(url, query, id=run_id)["runOrError"]["status"]
-    return status
-
-
 def backfill(url: str, path: list[str], partition: str) -> str:
-    """Materialize a partition of an asset as the UI does with several; the backfill's id, when it
-    has ended well."""
+    """Materialize a partition of an asset as the UI does with several; the run that does it, when
+    it has ended well."""
     found = ask(
         url,
         """mutation ($params: LaunchBackfillParams!) {
@@ -189,21 +186,18 @@ def backfill(url: str, path: list[str], partition: str) -> str:
         params={"assetSelection": [{"path": path}], "partitionNames": [partition]},
     )["launchPartitionBackfill"]
     assert found["__typename"] == "LaunchBackfillSuccess", found
-    backfill_id: str = found["backfillId"]
-    query = """query ($id: String!) {
-        partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }"""
-    _wait_for_success(
-        lambda: str(ask(url, query, id=backfill_id)["partitionBackfillOrError"]["status"])
-    )
-    return backfill_id
+    tag = ("dagster/backfill", found["backfillId"])
+    run_id: str = wait_for("run of the backfill", lambda: _tagged(url, *tag))[0]["runId"]
+    _wait_for_success(url, run_id)
+    return run_id
 
 
-def _wait_for_success(look: Callable[[], str]) -> None:
-    """Until a run or a backfill has ended, which must be well."""
+def _wait_for_success(url: str, run_id: str) -> None:
+    """Until a run has ended, which must be well."""
 
     def end() -> str | None:
-        status = look()
-        return status if any(word in status for word in ENDS) else None
+        query = "query ($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+        status: str = ask(url, query, id=run_id)["runOrError"]["status"]
+        return status if status in ENDS else None
 
-    status = wait_for("end", end)
-    assert status in ("SUCCESS", "COMPLETED_SUCCESS"), status
+    assert wait_for("end of the run", end) == "SUCCESS"

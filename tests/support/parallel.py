@@ -5,6 +5,7 @@ once. One process alone begins with what is fast. Several begin with what mostly
 Dagster's daemon, while the others compute.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class FileByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives the next file to whoever is free."""
+    """Gives the next file to whoever is free; of the acceptance tests those of a folder, or of a
+    file, that share a Dagster on a kind of store."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = nodeid.partition("::")[0]
-        return file
+        store = re.search(r"acceptance/.*\[(\w+)\]$", nodeid)
+        if store is None:
+            return file
+        folder, _, _ = file.rpartition("/")
+        shared = file if folder.endswith("acceptance") else folder
+        return f"{shared} on {store[1]}"
 
 
 @pytest.hookimpl(optionalhook=True)

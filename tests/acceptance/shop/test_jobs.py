@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dagster_bus.core.store import Tally
+from tests.acceptance.shop.conftest import Shop
 from tests.support.dagster_dev import wait_for
 from tests.support.graphql import preview, reload_location, runs_of, switch_sensor, terminate
-from tests.support.shop import Shop
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -20,12 +20,11 @@ SENSOR = "mailer_sensor"
 
 def publish(shop: Shop, letters: int, mark: str | None = None) -> None:
     """Letters; of the last one, the run that first gets it waits until it may go on."""
-    with shop.bus() as bus:
-        first = bus.group("mailer").progress().published
-        payloads: list[dict[str, object]] = [{"n": first + n} for n in range(letters)]
-        if mark:
-            payloads[-1]["mark"] = mark
-        bus.publish_many("letters", payloads)
+    first = shop.bus.group("mailer").progress().published
+    payloads: list[dict[str, object]] = [{"n": first + n} for n in range(letters)]
+    if mark:
+        payloads[-1]["mark"] = mark
+    shop.bus.publish_many("letters", payloads)
 
 
 def run_that_waits(shop: Shop, mark: str) -> tuple[int, str]:
@@ -40,9 +39,8 @@ def go_on(shop: Shop, mark: str) -> None:
 
 
 def wait_until_all_is_done(shop: Shop) -> None:
-    with shop.bus() as bus:
-        group = bus.group("mailer")
-        wait_for("settled letters", lambda: group.progress().lag == 0)
+    group = shop.bus.group("mailer")
+    wait_for("settled letters", lambda: group.progress().lag == 0)
 
 
 def mailed(shop: Shop) -> list[int]:
@@ -53,8 +51,7 @@ def mailed(shop: Shop) -> list[int]:
 def every_letter_is_mailed_once_at_the_end(shop: Shop) -> Iterator[None]:
     yield
     wait_until_all_is_done(shop)
-    with shop.bus() as bus:
-        published = bus.group("mailer").progress().published
+    published = shop.bus.group("mailer").progress().published
     assert shop.tally("mailer") == Tally(processed=published)
     assert sorted(mailed(shop)) == list(range(published))
 
@@ -74,8 +71,7 @@ def test_a_group_whose_sensor_is_off_pauses_and_goes_on(shop: Shop) -> None:
     go_on(shop, "paused")
     wait_for("end of the run", lambda: runs_of(shop.url, "mailer")[0]["status"] == "SUCCESS")
     before = len(runs_of(shop.url, "mailer"))
-    with shop.bus() as bus:
-        assert bus.group("mailer").progress().lag == 6
+    assert shop.bus.group("mailer").progress().lag == 6
     switch_sensor(shop.url, SENSOR, on=True)
     wait_until_all_is_done(shop)
     assert len(runs_of(shop.url, "mailer")) == before + 1
@@ -106,10 +102,9 @@ def test_a_run_goes_on_while_its_code_location_is_loaded_anew(shop: Shop) -> Non
     publish(shop, 5, "reloaded")
     _, run_id = run_that_waits(shop, "reloaded")
     reload_location(shop.url)
-    with shop.bus() as bus:
-        group = bus.group("mailer")
-        before = group.open_deliveries()[0].due_ms
-        wait_for("heartbeat", lambda: group.open_deliveries()[0].due_ms > before)
+    group = shop.bus.group("mailer")
+    before = group.open_deliveries()[0].due_ms
+    wait_for("heartbeat", lambda: group.open_deliveries()[0].due_ms > before)
     go_on(shop, "reloaded")
     wait_until_all_is_done(shop)
     assert runs_of(shop.url, "mailer")[0] == {"runId": run_id, "status": "SUCCESS"}
