@@ -1,6 +1,7 @@
 """A running Dagster, and what it takes to wait for it."""
 
 import os
+import socket
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -24,3 +25,13 @@ def group_is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody has, all different. Dagster's usual one would be taken by
+    several tests at once."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports

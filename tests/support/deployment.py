@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from dagster_bus.core.closing import Closing
-from tests.support.dagster_dev import wait_for
+from tests.support.dagster_dev import free_ports, wait_for
 
 Process = subprocess.Popen[bytes]
 
@@ -84,12 +84,3 @@ class Deployment(Closing):
 
 
 WORKSPACE = ("-w", "workspace.yaml")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody has, all different."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

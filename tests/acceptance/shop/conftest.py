@@ -16,7 +16,7 @@ from dagster_bus.core.store import Tally
 from dagster_bus.core.window import HOUR_MS
 from dagster_bus.orchestration.dev import DagsterDev
 from tests.conftest import STORES
-from tests.support.dagster_dev import group_is_gone, wait_for
+from tests.support.dagster_dev import free_ports, group_is_gone, wait_for
 from tests.support.projects import copy_project
 
 DAGSTER_BUS = (sys.executable, "-c", "from dagster_bus.cli.main import main; main()")
@@ -51,10 +51,9 @@ class Shop:
 def published(bus: Bus, counts: Mapping[str, int]) -> dict[str, list[str]]:
     """Events for all groups at once, so that the tests wait together. Orders are an hour old, so
     that their window has ended."""
+    before = system_clock() - HOUR_MS
     orders = [
-        Message(
-            {"n": n, "amount": "twelve" if n in POISON else str(n)}, ts=system_clock() - HOUR_MS
-        )
+        Message({"n": n, "amount": "twelve" if n in POISON else str(n)}, ts=before)
         for n in range(ORDERS)
     ]
     events = {topic: [Message({"n": n}) for n in range(count)] for topic, count in counts.items()}
@@ -69,7 +68,9 @@ def shop(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Shop]:
     file = copy_project("shop", tmp_path_factory.mktemp("shop"), request.param)
-    with DagsterDev(file.parent, file.parent / "dagster") as dagster, warm_spark(file):
+    (port,) = free_ports(1)
+    dagster_dev = DagsterDev(file.parent, file.parent / "dagster", port=port)
+    with dagster_dev as dagster, warm_spark(file):
         pid = dagster.pid
         with Bus.open(file) as bus:
             yield Shop(file.parent, dagster.url, bus, request.param)
