@@ -68,29 +68,39 @@ class Post:
         assert sorted(int(line.split()[0]) for line in set(book)) == list(range(count))
 
 
+AT_ONCE = {
+    "tick-of-stopped": ("stopped", 5),
+    "run-of-queued": ("queued", 10),
+    "refusal-of-refused": ("refused", 5),
+    "loss-of-lost": ("lost", 5),
+}
+"""What begins before the tests, so that they wait together: a mishap, and a group's events."""
+
+
 @pytest.fixture(scope="module", params=STORES)
 def post(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Post]:
     file = copy_project("post", tmp_path_factory.mktemp("post"), request.param)
     with Deployment(file.parent, "post") as deployment, Bus.open(file) as bus:
-        yield Post(file.parent, bus, deployment)
+        post = Post(file.parent, bus, deployment)
+        for mishap, (group, count) in AT_ONCE.items():
+            post.wish(mishap)
+            post.publish(group, count)
+        yield post
 
 
-def test_runs_that_cannot_be_launched_or_never_come_are_no_attempts(post: Post) -> None:
-    post.wish("refusal-of-refused")
-    post.wish("loss-of-lost")
-    post.publish("refused", 5)
-    post.publish("lost", 5)
-    post.must_have_done("refused", 5)
-    post.must_have_done("lost", 5)
-    assert post.statuses("refused") == ["SUCCESS", "FAILURE"]
-    assert post.statuses("lost")[0] == "SUCCESS"
+def test_a_sensor_that_is_stopped_in_the_middle_of_a_tick_loses_nothing(post: Post) -> None:
+    post.wait_for_mishap("tick-of-stopped")
+    flip_switch(post.url, "stopped_sensor", on=False)
+    post.go_on("tick-of-stopped")
+    switch_sensor(post.url, "stopped_sensor", on=False)
+    post.publish("stopped", 5)
+    switch_sensor(post.url, "stopped_sensor", on=True)
+    post.must_have_done("stopped", 10)
 
 
 def test_a_run_that_is_cancelled_in_the_queue_hands_its_events_back(post: Post) -> None:
-    post.wish("run-of-queued")
-    post.publish("queued", 10)
     queued = wait_for("queued run", lambda: run_in_queue(post))
     terminate(post.url, queued)
     post.go_on("run-of-queued")
@@ -104,16 +114,11 @@ def run_in_queue(post: Post) -> str:
     return waiting[0] if waiting and "STARTED" in post.statuses("queued") else ""
 
 
-def test_a_sensor_that_is_stopped_in_the_middle_of_a_tick_loses_nothing(post: Post) -> None:
-    post.wish("tick-of-stopped")
-    post.publish("stopped", 5)
-    post.wait_for_mishap("tick-of-stopped")
-    flip_switch(post.url, "stopped_sensor", on=False)
-    post.go_on("tick-of-stopped")
-    switch_sensor(post.url, "stopped_sensor", on=False)
-    post.publish("stopped", 5)
-    switch_sensor(post.url, "stopped_sensor", on=True)
-    post.must_have_done("stopped", 10)
+def test_runs_that_cannot_be_launched_or_never_come_are_no_attempts(post: Post) -> None:
+    post.must_have_done("refused", 5)
+    post.must_have_done("lost", 5)
+    assert post.statuses("refused") == ["SUCCESS", "FAILURE"]
+    assert post.statuses("lost")[0] == "SUCCESS"
 
 
 def test_a_daemon_is_killed_between_reservation_and_submission_and_two_follow_it(
