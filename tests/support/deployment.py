@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Self
 
@@ -13,6 +14,8 @@ from dagster_bus.core.closing import Closing
 from tests.support.dagster_dev import free_ports, wait_for
 
 Process = subprocess.Popen[bytes]
+
+WORKSPACE = ("-w", "workspace.yaml")
 
 
 class Deployment(Closing):
@@ -23,6 +26,7 @@ class Deployment(Closing):
         self._module = module
         self._code, self._web = free_ports(2)
         self._processes: list[Process] = []
+        self._numbers = count()
         self.url = f"http://127.0.0.1:{self._web}"
 
     def start(self) -> None:
@@ -35,13 +39,20 @@ class Deployment(Closing):
     def start_daemon(self) -> Process:
         return self._start("dagster._daemon", "run", *WORKSPACE)
 
+    def kill(self, process: Process) -> None:
+        """End one of them without a warning."""
+        process.kill()
+        process.wait()
+        self._processes.remove(process)
+
     def close(self) -> None:
         """End all of them, with the runs that the code server has started."""
+        processes, self._processes = self._processes, []
         for number in (signal.SIGTERM, signal.SIGKILL):
-            for process in self._processes:
+            for process in processes:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
-            for process in self._processes:
+            for process in processes:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(10)
 
@@ -54,8 +65,7 @@ class Deployment(Closing):
         return self
 
     def _start(self, *command: str) -> Process:
-        number = len(self._processes)
-        with (self._project / f"process-{number}.log").open("wb") as log:
+        with (self._project / f"process-{next(self._numbers)}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command],
                 cwd=self._project,
@@ -81,6 +91,3 @@ class Deployment(Closing):
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 
         wait_for("answer", answers, seconds=120)
-
-
-WORKSPACE = ("-w", "workspace.yaml")
