@@ -77,6 +77,10 @@ def shop(
     wait_for("end of all that Dagster started", lambda: group_is_gone(pid), seconds=10)
 
 
+on_sqlite = pytest.mark.parametrize("shop", ["sqlite"], indirect=True)
+"""What has nothing to do with the store."""
+
+
 @contextmanager
 def warm_spark(file: Path) -> Iterator[None]:
     """One Spark for all runs of a project: each of them would start its own."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagster_bus.core.store import Tally
-from tests.acceptance.shop.conftest import Shop
+from tests.acceptance.shop.conftest import Shop, on_sqlite
 from tests.support.dagster_dev import wait_for
 from tests.support.graphql import preview, reload_location, runs_of, switch_sensor, terminate
 
@@ -77,6 +77,7 @@ def test_a_group_whose_sensor_is_off_pauses_and_goes_on(shop: Shop) -> None:
     assert len(runs_of(shop.url, "mailer")) == before + 1
 
 
+@on_sqlite
 def test_a_run_whose_process_is_killed_has_failed_an_attempt(shop: Shop) -> None:
     publish(shop, 5, "killed")
     pid, run_id = run_that_waits(shop, "killed")
@@ -88,6 +89,7 @@ def test_a_run_whose_process_is_killed_has_failed_an_attempt(shop: Shop) -> None
     assert newest["status"] == "SUCCESS"
 
 
+@on_sqlite
 def test_a_run_that_is_terminated_hands_its_letters_back(shop: Shop) -> None:
     publish(shop, 5, "terminated")
     _, run_id = run_that_waits(shop, "terminated")
@@ -98,6 +100,7 @@ def test_a_run_that_is_terminated_hands_its_letters_back(shop: Shop) -> None:
     assert newest["status"] == "SUCCESS"
 
 
+@on_sqlite
 def test_a_run_goes_on_while_its_code_location_is_loaded_anew(shop: Shop) -> None:
     publish(shop, 5, "reloaded")
     _, run_id = run_that_waits(shop, "reloaded")

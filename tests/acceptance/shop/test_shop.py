@@ -6,15 +6,11 @@ import signal
 import pytest
 
 from dagster_bus.core.store import Tally
-from tests.acceptance.shop.conftest import Shop
+from tests.acceptance.shop.conftest import Shop, on_sqlite
 from tests.support.dagster_dev import wait_for
 from tests.support.graphql import materializations, runs_of, terminate
 
 pytestmark = pytest.mark.timeout(600)
-
-
-on_sqlite = pytest.mark.parametrize("shop", ["sqlite"], indirect=True)
-"""What has nothing to do with the store."""
 
 
 def statuses(shop: Shop, group: str) -> list[str]:
