@@ -4,6 +4,9 @@ A job that knows nothing of deliveries neither leases nor settles. So each tick 
 flight, and says for each what it would have said itself: that it has begun, that it is still at
 work, how it ended. Nothing hangs on when a tick comes: the run's own record is what counts, also
 when the daemon was away for longer than any lease. Only if that record is gone, the lease runs out.
+
+A run that failed before it began has looked at no event. It is like one that never came: nothing is
+said for it, and its reservation ends.
 """
 
 from collections.abc import Callable
