@@ -70,11 +70,17 @@ def test_a_group_whose_sensor_is_off_pauses_and_goes_on(shop: Shop) -> None:
     publish(shop, 5)
     go_on(shop, "paused")
     wait_for("end of the run", lambda: runs_of(shop.url, "mailer")[0]["status"] == "SUCCESS")
-    before = len(runs_of(shop.url, "mailer"))
+    before = done(shop)
     assert shop.bus.group("mailer").progress().lag == 6
     switch_sensor(shop.url, SENSOR, on=True)
     wait_until_all_is_done(shop)
-    assert len(runs_of(shop.url, "mailer")) == before + 1
+    wait_for("end of the run", lambda: done(shop) > before)
+    assert done(shop) == before + 1
+
+
+def done(shop: Shop) -> int:
+    """How many runs have done their work. On a busy machine some may have come too late."""
+    return [run["status"] for run in runs_of(shop.url, "mailer")].count("SUCCESS")
 
 
 @on_sqlite
