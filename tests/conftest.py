@@ -23,7 +23,6 @@ pytest_plugins = [
     "tests.support.command",
     "tests.support.mongo",
     "tests.support.parallel",
-    "tests.support.shop",
 ]
 
 MEMORY = Path("/dev/shm")
@@ -51,12 +50,13 @@ STORES = ["sqlite", "mongo"]
 """Kinds of store. A kind that cannot be started here fails the suite; it is never left out."""
 
 
-def new_store_url(kind: str, folder: Path) -> str:
-    """The address of an empty store of a kind; what it keeps on disk goes into the folder."""
+def new_store_url(kind: str, folder: Path, *, keep: bool = False) -> str:
+    """The address of an empty store of a kind; what it keeps on disk goes into the folder. It is
+    for one test, unless it is to be kept for several."""
     if kind == "mongo":
         from tests.support.mongo import fresh_database_url
 
-        return fresh_database_url()
+        return fresh_database_url(keep=keep)
     assert kind == "sqlite"
     return f"sqlite:///{folder}/my bus 50%25?.db"
 

@@ -4,13 +4,16 @@ A job that knows nothing of deliveries neither leases nor settles. So each tick 
 flight, and says for each what it would have said itself: that it has begun, that it is still at
 work, how it ended. Nothing hangs on when a tick comes: the run's own record is what counts, also
 when the daemon was away for longer than any lease. Only if that record is gone, the lease runs out.
+
+A run that failed before it began has looked at no event. It is like one that never came: nothing is
+said for it, and its reservation ends.
 """
 
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from dagster import DagsterEventType, DagsterInstance, DagsterRun, DagsterRunStatus
+from dagster import DagsterEventType, DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord
 
 from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.groups import Group
@@ -20,9 +23,10 @@ from dagster_bus.orchestration.runs import RunBook, look_at_runs
 
 
 class Fate(Enum):
-    """What a run's status says of the work."""
+    """What a run's record says of the work."""
 
     COMING = "coming"
+    NEVER_BEGUN = "never begun"
     WORKING = "working"
     DONE = "done"
     FAILED = "failed"
@@ -38,6 +42,9 @@ FATES = {
 }
 """Any other run is still on its way."""
 
+UNHEARD = (Fate.COMING, Fate.NEVER_BEGUN)
+"""Of runs for which there is nothing to say."""
+
 
 class RunFailed(Exception):
     """The run failed."""
@@ -49,14 +56,21 @@ def reconcile(instance: DagsterInstance, group: Group, book: RunBook) -> None:
         record = book.record_of(delivery)
         if record is None:
             continue
-        run = record.dagster_run
-        fate = FATES.get(run.status, Fate.COMING)
-        if fate is Fate.COMING:
+        run, fate = record.dagster_run, fate_of(delivery, record)
+        if fate in UNHEARD:
             continue
         try:
             _speak(instance, group, _held(group, delivery, run), run, fate)
         except DeliveryError:
             continue  # another tick has said it
+
+
+def fate_of(delivery: Delivery, record: RunRecord) -> Fate:
+    """What a delivery's run has come to. Dagster lets a run fail that it could not launch, or whose
+    process did not come up in time: no step of it has begun."""
+    fate = FATES.get(record.dagster_run.status, Fate.COMING)
+    has_begun = record.start_time is not None or delivery.state is State.RUNNING
+    return fate if fate is not Fate.FAILED or has_begun else Fate.NEVER_BEGUN
 
 
 def look_at_outcomes(book: RunBook, patience_ms: int) -> Callable[[Delivery], Worker]:
@@ -66,7 +80,7 @@ def look_at_outcomes(book: RunBook, patience_ms: int) -> Callable[[Delivery], Wo
 
     def look_again(delivery: Delivery) -> Worker:
         record = book.record_of(delivery)
-        if record is not None and record.dagster_run.status in FATES:
+        if record is not None and fate_of(delivery, record) not in UNHEARD:
             return Worker.COMING
         return look(delivery)
 

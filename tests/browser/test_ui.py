@@ -11,7 +11,8 @@ from dagster_bus.core.store import Tally
 from dagster_bus.orchestration.names import REDRIVE
 from tests.browser.conftest import Shoot
 from tests.browser.gallery import DONE, GOOD, MISSPELT, MISSPELT_ORDERS, ORDERS, UNPAID, Gallery
-from tests.support.dagster_dev import materializations, runs_of, wait_for
+from tests.support.dagster_dev import wait_for
+from tests.support.graphql import materializations, runs_of
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -246,6 +246,36 @@ def test_a_run_that_never_comes_is_asked_for_again_and_refused_if_it_comes_late(
     assert project.tally("mailer") == Tally(processed=10)
 
 
+def test_a_run_that_could_not_be_started_is_no_attempt_and_is_asked_for_when_its_time_is_up(
+    tmp_path: Path, instance: DagsterInstance, store_url: str
+) -> None:
+    """Its launcher failed, or its process did not come up: Dagster says that the run has failed."""
+    changes = {"launch_timeout: 60s": "launch_timeout: 1s"}
+    project = own_project(tmp_path, instance, store_url, **changes)
+    publish(project)
+    first = project.request(SENSOR)
+    run_id = project.launch(first, DagsterRunStatus.STARTING)
+    project.end(run_id, DagsterEventType.RUN_FAILURE)
+    assert not requests_of(project), "who cannot start runs is not asked for one after the other"
+    assert in_flight(project).state is State.RESERVED
+    again = wait_for("next request", lambda: requests_of(project))[0]
+    assert (again.tags["dagster_bus/attempt"], in_flight(project).errors) == ("1", ())
+    assert not project.run(first).success
+    assert not mailed
+    assert project.run(again).success
+    project.tick(sensor=SENSOR)
+    assert project.tally("mailer") == Tally(processed=10)
+
+
+def test_a_run_that_began_and_failed_between_two_ticks_is_an_attempt(project: Project) -> None:
+    run_id = begun(project, DagsterRunStatus.STARTING)
+    project.end(run_id, DagsterEventType.RUN_START)
+    project.end(run_id, DagsterEventType.RUN_FAILURE)
+    project.tick(sensor=SENSOR)
+    (error,) = in_flight(project).errors
+    assert error.worker == run_id
+
+
 def test_two_daemons_that_tick_at_once_settle_a_run_once(project: Project) -> None:
     run_id = begun(project)
     project.end(run_id, DagsterEventType.RUN_SUCCESS)

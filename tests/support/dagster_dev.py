@@ -1,135 +1,12 @@
-"""A running Dagster, asked through its GraphQL API."""
+"""A running Dagster, and what it takes to wait for it."""
 
-import json
 import os
+import socket
 import time
-import urllib.request
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
-
-
-def ask(url: str, query: str, **variables: Any) -> Any:
-    """The data that a GraphQL query gives."""
-    body = json.dumps({"query": query, "variables": variables}).encode()
-    request = urllib.request.Request(
-        f"{url}/graphql", body, {"content-type": "application/json"}, method="POST"
-    )
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(request, timeout=30) as answer:
-        found = json.load(answer)
-    assert "errors" not in found, found
-    return found["data"]
-
-
-def runs_of(url: str, group: str) -> list[dict[str, str]]:
-    """Runs of a group, newest first."""
-    found = ask(
-        url,
-        """query ($tags: [ExecutionTag!]) {
-             runsOrError(filter: {tags: $tags}) { ... on Runs { results { runId status } } } }""",
-        tags=[{"key": "dagster_bus/group", "value": group}],
-    )
-    results: list[dict[str, str]] = found["runsOrError"]["results"]
-    return results
-
-
-def materializations(url: str, *path: str) -> list[dict[str, Any]]:
-    """An asset's materializations, newest first, each with its metadata by label."""
-    found = ask(
-        url,
-        """query ($path: [String!]!) {
-             assetOrError(assetKey: {path: $path}) { ... on Asset { assetMaterializations {
-               runId partition metadataEntries { label
-                 ... on IntMetadataEntry { intValue }
-                 ... on JsonMetadataEntry { jsonString }
-                 ... on MarkdownMetadataEntry { mdStr }
-                 ... on TableMetadataEntry { table { records } } } } } } }""",
-        path=list(path),
-    )
-    return [
-        {**each, "metadata": {entry["label"]: entry for entry in each["metadataEntries"]}}
-        for each in found["assetOrError"].get("assetMaterializations", [])
-    ]
-
-
-SELECTOR = {"repositoryLocationName": "shop", "repositoryName": "__repository__"}
-"""Where the tests' definitions are."""
-
-
-SWITCHES = 20
-HOLDS_S = 1.0
-
-
-def switch_sensor(url: str, name: str, *, on: bool) -> None:
-    """What the switch of a sensor does in the UI, and the end of the tick that it came into. A tick
-    that begins at the same moment may write over it what it has read before: then it is switched
-    again, as people would."""
-    for _ in range(SWITCHES):
-        _switch(url, name, on=on)
-        time.sleep(HOLDS_S)
-        if not on:
-            wait_for("end of the tick", lambda: not _is_ticking(url, name))
-        if _sensor(url, name)["sensorState"]["status"] == ("RUNNING" if on else "STOPPED"):
-            return
-    raise AssertionError(f"the switch of {name} does not hold")
-
-
-def _is_ticking(url: str, name: str) -> bool:
-    newest = _sensor(url, name)["sensorState"]["ticks"]
-    return any(tick["status"] == "STARTED" for tick in newest)
-
-
-def _switch(url: str, name: str, *, on: bool) -> None:
-    if on:
-        ask(
-            url,
-            """mutation ($selector: SensorSelector!) {
-                 startSensor(sensorSelector: $selector) { __typename } }""",
-            selector={**SELECTOR, "sensorName": name},
-        )
-        return
-    query = "mutation ($id: String!) { stopSensor(id: $id) { __typename } }"
-    ask(url, query, id=_sensor(url, name)["id"])
-
-
-def _sensor(url: str, name: str) -> Any:
-    found = ask(
-        url,
-        """query ($selector: SensorSelector!) {
-             sensorOrError(sensorSelector: $selector) {
-               ... on Sensor { id sensorState { status ticks(limit: 1) { status } } } } }""",
-        selector={**SELECTOR, "sensorName": name},
-    )
-    return found["sensorOrError"]
-
-
-def preview(url: str, name: str) -> list[dict[str, str]]:
-    """The runs that a preview of a sensor in the UI would ask for."""
-    found = ask(
-        url,
-        """mutation ($selector: SensorSelector!) {
-             sensorDryRun(selectorData: $selector, cursor: null) {
-               ... on DryRunInstigationTick { evaluationResult { runRequests { runKey } } } } }""",
-        selector={**SELECTOR, "sensorName": name},
-    )
-    requests: list[dict[str, str]] = found["sensorDryRun"]["evaluationResult"]["runRequests"]
-    return requests
-
-
-def reload_location(url: str) -> None:
-    ask(
-        url,
-        """mutation ($name: String!) {
-             reloadRepositoryLocation(repositoryLocationName: $name) { __typename } }""",
-        name=SELECTOR["repositoryLocationName"],
-    )
-
-
-def terminate(url: str, run_id: str) -> None:
-    query = "mutation ($id: String!) { terminateRun(runId: $id) { __typename } }"
-    ask(url, query, id=run_id)
 
 
 def wait_for(what: str, find: Callable[[], T], seconds: float = 240.0) -> T:
@@ -148,3 +25,13 @@ def group_is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody has, all different. Dagster's usual one would be taken by
+    several tests at once."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports

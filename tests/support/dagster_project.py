@@ -89,7 +89,7 @@ class Project:
         return run.run_id
 
     def end(self, run_id: str, how: DagsterEventType) -> None:
-        """Have Dagster know that a run has ended."""
+        """Have Dagster know that a run has begun, or ended."""
         event = DagsterEvent(event_type_value=how.value, job_name="any")
         self.instance.report_dagster_event(event, run_id=run_id)
 

@@ -18,25 +18,28 @@ _held = ExitStack()
 _urls: list[str] = []
 _numbers = itertools.count(1)
 _made: list[str] = []
+_kept: list[str] = []
 
 
-def fresh_database_url() -> str:
-    """The address of a database that does not exist yet, and will not after the test."""
+def fresh_database_url(*, keep: bool = False) -> str:
+    """The address of a database that does not exist yet, and will not after the test, or if it is
+    kept after the session."""
     if not _urls:
         folder = _held.enter_context(TemporaryDirectory(prefix="dagster-bus-mongo-"))
         _urls.append(_held.enter_context(mongo_url(PLACEHOLDER, Path(folder))))
-    _made.append(f"{PREFIX}-{next(_numbers)}")
-    return _urls[0].replace(PLACEHOLDER, _made[-1])
+    name = f"{PREFIX}-{next(_numbers)}"
+    (_kept if keep else _made).append(name)
+    return _urls[0].replace(PLACEHOLDER, name)
 
 
-def drop_databases() -> None:
-    """Drop what was made so far. A server holds some thirty files open for each of them, and dies
-    of the system's limit after a few hundred."""
-    if _made:
+def drop_databases(*, kept: bool = False) -> None:
+    """Drop what was made so far, but for what is kept. A server holds some thirty files open for
+    each of them, and dies of the system's limit after a few hundred."""
+    if names := _kept if kept else _made:
         with MongoClient[dict[str, object]](_urls[0]) as client:
-            for name in _made:
+            for name in names:
                 client.drop_database(name)
-        _made.clear()
+        names.clear()
 
 
 def pytest_runtest_logfinish() -> None:
@@ -44,6 +47,7 @@ def pytest_runtest_logfinish() -> None:
 
 
 def pytest_sessionfinish() -> None:
+    drop_databases(kept=True)
     _urls.clear()
     _held.close()
 

@@ -22,12 +22,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: order.index(item.path.relative_to(TESTS).parts[0]))
 
 
+BY_STORE = ("tests/acceptance/shop/", "tests/acceptance/test_daemons.py")
+"""What starts a Dagster for each kind of store: the tests of one go together."""
+
+
 class FileByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Gives the next file to whoever is free."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = nodeid.partition("::")[0]
-        return file
+        file, _, test = nodeid.partition("::")
+        for shared in BY_STORE:
+            if nodeid.startswith(shared):
+                return f"{shared}[{test.partition('[')[2]}"
+        return str(file)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,35 +4,27 @@ in a real Dagster, by real clicks' GraphQL. At the end every event was mailed.""
 import os
 import signal
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from dagster_bus.core.store import Tally
-from tests.support.dagster_dev import (
-    preview,
-    reload_location,
-    runs_of,
-    switch_sensor,
-    terminate,
-    wait_for,
-)
-from tests.support.shop import Shop
+from tests.acceptance.shop.conftest import Shop, on_sqlite
+from tests.support.dagster_dev import wait_for
+from tests.support.graphql import preview, reload_location, runs_of, switch_sensor, terminate
 
 pytestmark = pytest.mark.timeout(600)
 
 SENSOR = "mailer_sensor"
-NUMBERS = count()
 
 
 def publish(shop: Shop, letters: int, mark: str | None = None) -> None:
     """Letters; of the last one, the run that first gets it waits until it may go on."""
-    payloads: list[dict[str, object]] = [{"n": next(NUMBERS)} for _ in range(letters)]
+    first = shop.bus.group("mailer").progress().published
+    payloads: list[dict[str, object]] = [{"n": first + n} for n in range(letters)]
     if mark:
         payloads[-1]["mark"] = mark
-    with shop.bus() as bus:
-        bus.publish_many("letters", payloads)
+    shop.bus.publish_many("letters", payloads)
 
 
 def run_that_waits(shop: Shop, mark: str) -> tuple[int, str]:
@@ -47,9 +39,8 @@ def go_on(shop: Shop, mark: str) -> None:
 
 
 def wait_until_all_is_done(shop: Shop) -> None:
-    with shop.bus() as bus:
-        group = bus.group("mailer")
-        wait_for("settled letters", lambda: group.progress().lag == 0)
+    group = shop.bus.group("mailer")
+    wait_for("settled letters", lambda: group.progress().lag == 0)
 
 
 def mailed(shop: Shop) -> list[int]:
@@ -60,9 +51,8 @@ def mailed(shop: Shop) -> list[int]:
 def every_letter_is_mailed_once_at_the_end(shop: Shop) -> Iterator[None]:
     yield
     wait_until_all_is_done(shop)
-    with shop.bus() as bus:
-        published = bus.group("mailer").progress().published
-        assert bus.group("mailer").progress().tally == Tally(processed=published)
+    published = shop.bus.group("mailer").progress().published
+    assert shop.tally("mailer") == Tally(processed=published)
     assert sorted(mailed(shop)) == list(range(published))
 
 
@@ -80,14 +70,20 @@ def test_a_group_whose_sensor_is_off_pauses_and_goes_on(shop: Shop) -> None:
     publish(shop, 5)
     go_on(shop, "paused")
     wait_for("end of the run", lambda: runs_of(shop.url, "mailer")[0]["status"] == "SUCCESS")
-    before = len(runs_of(shop.url, "mailer"))
-    with shop.bus() as bus:
-        assert bus.group("mailer").progress().lag == 6
+    before = done(shop)
+    assert shop.bus.group("mailer").progress().lag == 6
     switch_sensor(shop.url, SENSOR, on=True)
     wait_until_all_is_done(shop)
-    assert len(runs_of(shop.url, "mailer")) == before + 1
+    wait_for("end of the run", lambda: done(shop) > before)
+    assert done(shop) == before + 1
 
 
+def done(shop: Shop) -> int:
+    """How many runs have done their work. On a busy machine some may have come too late."""
+    return [run["status"] for run in runs_of(shop.url, "mailer")].count("SUCCESS")
+
+
+@on_sqlite
 def test_a_run_whose_process_is_killed_has_failed_an_attempt(shop: Shop) -> None:
     publish(shop, 5, "killed")
     pid, run_id = run_that_waits(shop, "killed")
@@ -99,6 +95,7 @@ def test_a_run_whose_process_is_killed_has_failed_an_attempt(shop: Shop) -> None
     assert newest["status"] == "SUCCESS"
 
 
+@on_sqlite
 def test_a_run_that_is_terminated_hands_its_letters_back(shop: Shop) -> None:
     publish(shop, 5, "terminated")
     _, run_id = run_that_waits(shop, "terminated")
@@ -109,14 +106,14 @@ def test_a_run_that_is_terminated_hands_its_letters_back(shop: Shop) -> None:
     assert newest["status"] == "SUCCESS"
 
 
+@on_sqlite
 def test_a_run_goes_on_while_its_code_location_is_loaded_anew(shop: Shop) -> None:
     publish(shop, 5, "reloaded")
     _, run_id = run_that_waits(shop, "reloaded")
     reload_location(shop.url)
-    with shop.bus() as bus:
-        group = bus.group("mailer")
-        before = group.open_deliveries()[0].due_ms
-        wait_for("heartbeat", lambda: group.open_deliveries()[0].due_ms > before)
+    group = shop.bus.group("mailer")
+    before = group.open_deliveries()[0].due_ms
+    wait_for("heartbeat", lambda: group.open_deliveries()[0].due_ms > before)
     go_on(shop, "reloaded")
     wait_until_all_is_done(shop)
     assert runs_of(shop.url, "mailer")[0] == {"runId": run_id, "status": "SUCCESS"}

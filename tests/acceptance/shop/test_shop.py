@@ -3,19 +3,14 @@
 import os
 import signal
 
-import polars as pl
 import pytest
 
 from dagster_bus.core.store import Tally
-from tests.support.dagster_dev import materializations, runs_of, terminate, wait_for
-from tests.support.shop import Shop
+from tests.acceptance.shop.conftest import Shop, on_sqlite
+from tests.support.dagster_dev import wait_for
+from tests.support.graphql import materializations, runs_of, terminate
 
 pytestmark = pytest.mark.timeout(600)
-
-
-def tally(shop: Shop, group: str) -> Tally:
-    with shop.bus() as bus:
-        return bus.group(group).progress().tally
 
 
 def statuses(shop: Shop, group: str) -> list[str]:
@@ -24,61 +19,57 @@ def statuses(shop: Shop, group: str) -> list[str]:
 
 
 def event_ids(shop: Shop, table: str) -> list[str]:
-    found: list[str] = pl.read_delta(str(shop.folder / "data" / table))["event_id"].to_list()
-    return found
+    return sorted(shop.table(table)["event_id"])
 
 
 def test_a_run_that_is_killed_is_done_on_the_next_attempt_and_each_event_is_there_once(
-    shop: Shop, published: dict[str, list[str]]
+    shop: Shop,
 ) -> None:
     mark = shop.folder / "to-be-killed"
     pid = wait_for("run to kill", lambda: mark.exists() and mark.read_text())
     os.kill(int(pid), signal.SIGKILL)
-    wait_for("second attempt", lambda: tally(shop, "killed").settled == 200)
-    assert tally(shop, "killed") == Tally(processed=200)
-    assert sorted(event_ids(shop, "killed")) == sorted(published["fragile"])
+    wait_for("second attempt", lambda: shop.tally("killed").settled == 200)
+    assert shop.tally("killed") == Tally(processed=200)
+    assert event_ids(shop, "killed") == sorted(shop.published["fragile"])
     (done,) = wait_for("materialization", lambda: materializations(shop.url, "killed"))
     assert done["metadata"]["attempt"]["intValue"] == 2
     wait_for("end of the run", lambda: statuses(shop, "killed")[0] == "SUCCESS")
     assert len(statuses(shop, "killed")) == 2
 
 
+@on_sqlite
 def test_a_run_that_is_cancelled_hands_its_work_back_though_it_had_one_attempt_only(
-    shop: Shop, published: dict[str, list[str]]
+    shop: Shop,
 ) -> None:
     wait_for("run to cancel", (shop.folder / "to-be-cancelled").exists)
     (first,) = runs_of(shop.url, "cancelled")
     terminate(shop.url, first["runId"])
-    wait_for("next run", lambda: tally(shop, "cancelled").settled == 30)
-    assert tally(shop, "cancelled") == Tally(processed=30)
-    assert sorted(event_ids(shop, "cancelled")) == sorted(published["slow"])
+    wait_for("next run", lambda: shop.tally("cancelled").settled == 30)
+    assert shop.tally("cancelled") == Tally(processed=30)
+    assert event_ids(shop, "cancelled") == sorted(shop.published["slow"])
     (done,) = wait_for("materialization", lambda: materializations(shop.url, "cancelled"))
     assert done["metadata"]["attempt"]["intValue"] == 1
     wait_for("end of the run", lambda: statuses(shop, "cancelled") == ["SUCCESS", "CANCELED"])
 
 
-def test_published_events_become_rows_of_a_delta_table(
-    shop: Shop, published: dict[str, list[str]]
-) -> None:
-    wait_for("settled events", lambda: tally(shop, "plain").settled == 500)
-    assert tally(shop, "plain") == Tally(processed=500)
-    assert sorted(event_ids(shop, "plain")) == sorted(published["good"])
+@on_sqlite
+def test_published_events_become_rows_of_a_delta_table(shop: Shop) -> None:
+    wait_for("settled events", lambda: shop.tally("plain").settled == 500)
+    assert shop.tally("plain") == Tally(processed=500)
+    assert event_ids(shop, "plain") == sorted(shop.published["good"])
     (done,) = wait_for("materialization", lambda: materializations(shop.url, "plain"))
     metadata = done["metadata"]
     assert metadata["rows"]["intValue"] == 500
     assert "good/0:1-" in metadata["ranges"]["jsonString"]
-    window = pl.read_delta(str(shop.folder / "data/plain"))["_window"].unique().to_list()
-    assert [done["partition"]] == window
+    assert [done["partition"]] == shop.table("plain")["_window"].unique().to_list()
     wait_for("end of the run", lambda: statuses(shop, "plain") == ["SUCCESS"])
 
 
-def test_a_failing_pipeline_backs_off_and_ends_in_the_dead_letters(
-    shop: Shop, published: dict[str, list[str]]
-) -> None:
-    wait_for("dead letters", lambda: tally(shop, "failing").dead_lettered == 20)
-    with shop.bus() as bus:
-        letters = bus.dead_letters("failing").list()
-    assert sorted(letter.event.id for letter in letters) == sorted(published["bad"])
+@on_sqlite
+def test_a_failing_pipeline_backs_off_and_ends_in_the_dead_letters(shop: Shop) -> None:
+    wait_for("dead letters", lambda: shop.tally("failing").dead_lettered == 20)
+    letters = shop.bus.dead_letters("failing").list()
+    assert sorted(letter.event.id for letter in letters) == sorted(shop.published["bad"])
     errors = letters[0].errors
     assert [error.attempt for error in errors] == [1, 2, 3]
     assert all("boom" in error.message for error in errors)
