@@ -3,7 +3,6 @@
 Orders become a table, the table's rows events, and these another table. Some orders cannot be done.
 """
 
-import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from dagster_bus import Bus, Message
 from dagster_bus.core.store import Tally
 from dagster_bus.orchestration.dev import DagsterDev
-from tests.support.dagster_dev import group_is_gone, wait_for
+from tests.support.dagster_dev import free_ports, group_is_gone, wait_for
 
 TOPICS = """\
     version: 1
@@ -151,7 +150,7 @@ def gallery(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with Bus.open(folder / "topics.yaml") as bus:
         an_hour_ago = int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)
         bus.publish_many("orders.created", [_message(order, an_hour_ago) for order in ORDERS])
-    with DagsterDev(folder, folder / "dagster", port=_any_port()) as dagster:
+    with DagsterDev(folder, folder / "dagster", port=free_ports(1)[0]) as dagster:
         pid = dagster.pid
         shown = Gallery(folder, dagster.url)
         wait_for("revenue", lambda: shown.tally("daily-revenue").settled == len(GOOD))
@@ -162,10 +161,3 @@ def gallery(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def _message(order: dict[str, str], ts: int) -> Message:
     """All of them in one window, and in one batch."""
     return Message(order, key=order["order_id"], source="shop", ts=ts)
-
-
-def _any_port() -> int:
-    """Not the usual one: that is for the Dagsters of tests beside these."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
