@@ -70,7 +70,7 @@ def fate_of(delivery: Delivery, record: RunRecord) -> Fate:
     process did not come up in time: no step of it has begun."""
     fate = FATES.get(record.dagster_run.status, Fate.COMING)
     has_begun = record.start_time is not None or delivery.state is State.RUNNING
-    return fate if fate is not Fate.FAILED or has_begun else Fate.NEVER_BEGUN
+    return Fate.NEVER_BEGUN if fate is Fate.FAILED and not has_begun else fate
 
 
 def look_at_outcomes(book: RunBook, patience_ms: int) -> Callable[[Delivery], Worker]:
