@@ -1,0 +1,76 @@
+"""What the demo runs on: a store, a warm Spark, and a folder that nobody else uses."""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from dagster_bus import BusError
+from dagster_bus.spark.server import SparkServer
+from dagster_bus.spark.session import is_local, session_config
+from dagster_bus.spark.warm import SWITCH
+from dagster_bus.spec.load import load_spec
+
+PROJECT = Path(__file__).parent.parent
+TOPICS = PROJECT / "topics.yaml"
+LOCK = "lock"
+
+
+@contextmanager
+def alone_in(home: Path) -> Iterator[None]:
+    """Refuse to run beside another demo that uses the same folder."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusError(f"another demo is running in {home}; stop it first") from None
+        yield
+
+
+@contextmanager
+def store_in(home: Path, kind: str, out: Console, *, once: bool) -> Iterator[str]:
+    """The address of the demo's store: a file, or a database of a MongoDB that runs meanwhile."""
+    if kind == "sqlite":
+        yield f"sqlite:///{home / 'bus.db'}"
+        return
+    from tools.mongodb import mongo_url
+
+    out.print("Starting MongoDB …")
+    database = f"demo_once_{time.time_ns()}" if once else "demo"
+    with mongo_url(database, home / "mongo") as url:
+        yield url
+
+
+@contextmanager
+def warm_spark(out: Console) -> Iterator[None]:
+    """A warm Spark server, started beside Dagster. A run that comes before it is there, or if it
+    can't be started, has a Spark of its own."""
+    config = session_config(load_spec(TOPICS).spec.spark)
+    if os.environ.get(SWITCH) == "0" or not is_local(config):
+        yield
+        return
+    server = SparkServer(PROJECT, config)
+    ending = threading.Event()
+
+    def start() -> None:
+        try:
+            server.start()
+        except BusError as error:
+            if not ending.is_set():
+                out.print(f"[yellow]Going on without a warm Spark: {error}[/yellow]")
+
+    starting = threading.Thread(target=start, daemon=True)
+    starting.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        server.stop()
+        starting.join(10)  # it may have been on the point of starting one
+        server.stop()
