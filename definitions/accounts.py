@@ -11,6 +11,7 @@ from typing import Literal
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -92,8 +93,8 @@ def rows_of(table: str) -> int:
 
 def close(lines: Iterable[Line], out: Console) -> int:
     """Show the account. The exit code is 0 only if it adds up for every group."""
-    table = Table("group", title="Where every event is", title_justify="left")
-    for name in ("published", "processed", "filtered", "dead-lettered", "rows in the table"):
+    table = Table("group", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for name in ("published", "processed", "filtered", "dead-lettered", "rows"):
         table.add_column(name, justify="right")
     table.add_column("adds up")
     wrong = []
@@ -109,6 +110,7 @@ def close(lines: Iterable[Line], out: Console) -> int:
         out.print(f"[red]{line.group} does not add up: {_in_words(line.expected)} were due.[/red]")
     if not wrong:
         out.print("[green]It adds up: published = processed + filtered + dead-lettered.[/green]")
+        out.print("Each event that was processed is a row of its group's table.")
     return 1 if wrong else 0
 
 
