@@ -30,7 +30,7 @@ from dagster_bus.spec.load import load_spec
 from definitions.accounts import FATES, accounts, close, expected
 from definitions.guide import Watcher, where_to_look
 from definitions.shop import Happening, Kind, Shop
-from definitions.stage import LOCK, PROJECT, TOPICS, alone_in, store_in, warm_spark
+from definitions.stage import LOCK, PROJECT, TOPICS, alone_in, dagster_in, store_in, warm_spark
 
 ONCE_TIMEOUT_S = 180
 BEAT_S = 2.0
@@ -73,7 +73,7 @@ def _run(home: Path, options: argparse.Namespace) -> int:
     with store_in(home, options.store, out, once=options.once) as url:
         os.environ["BUS_STORE"] = url
         out.print("Starting Dagster and Spark; this takes some seconds …")
-        dagster = DagsterDev(PROJECT, home / "dagster", port=options.port)
+        dagster = dagster_in(home, options.port)
         with warm_spark(out), dagster, Bus.open(TOPICS) as bus:
             if options.once:
                 return _once(bus, dagster, deadline)

@@ -82,7 +82,7 @@ class Shop:
         beat: timedelta = timedelta(seconds=2),
     ) -> None:
         self._dice = random.Random(seed)
-        self._now = opened or datetime.now(UTC)
+        self._now = opened or datetime.now(UTC) - beat
         self._beat = beat
         self._beats = 0
         self._due: defaultdict[int, list[tuple[Step, Order]]] = defaultdict(list)

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dagster_bus import BusError
+from dagster_bus.orchestration.dev import DAGSTER_YAML, DagsterDev
 from dagster_bus.spark.server import SparkServer
 from dagster_bus.spark.session import is_local, session_config
 from dagster_bus.spark.warm import SWITCH
@@ -19,6 +20,14 @@ from dagster_bus.spec.load import load_spec
 PROJECT = Path(__file__).parent.parent
 TOPICS = PROJECT / "topics.yaml"
 LOCK = "lock"
+
+RUNS_AT_ONCE = """\
+concurrency:
+  runs:
+    max_concurrent_runs: {}
+run_queue:
+  dequeue_interval_seconds: 1
+"""
 
 
 @contextmanager
@@ -31,6 +40,16 @@ def alone_in(home: Path) -> Iterator[None]:
         except BlockingIOError:
             raise BusError(f"another demo is running in {home}; stop it first") from None
         yield
+
+
+def dagster_in(home: Path, port: int | None) -> DagsterDev:
+    """A Dagster that starts no more runs at a time than this machine has processors, two at least,
+    so that the UI stays quick."""
+    folder = home / "dagster"
+    folder.mkdir(parents=True, exist_ok=True)
+    at_once = RUNS_AT_ONCE.format(max(2, os.cpu_count() or 2))
+    (folder / "dagster.yaml").write_text(DAGSTER_YAML + at_once, encoding="utf-8")
+    return DagsterDev(PROJECT, folder, port=port)
 
 
 @contextmanager
