@@ -1,18 +1,21 @@
 """What the demo says to whoever watches it: where to look, and what to try next."""
 
+import json
 import os
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from dagster_bus import Bus
 from dagster_bus.core.store import DeadLetter, GroupProgress
 from dagster_bus.orchestration.dev import DagsterDev
+from definitions.shop import NO_CURRENCY
 from definitions.stage import PROJECT
 
 BIN = ".venv/bin"
 
-PRICED = '[{"op": "replace", "path": "/currency", "value": "EUR"}]'
 REPLAY = '{"ops": {"replay_events": {"config": {"group": "revenue", "name": "again"}}}}'
 
 EXPORTED = ("BUS_STORE", "DATA_DIR", "DAGSTER_BUS_SPARK_FOLDER")
@@ -63,13 +66,25 @@ def on_first_letters(group: str, letter: DeadLetter) -> str:
     """What can be done about a group's dead letters, now that it has some."""
     dlq = f"{BIN}/dagster-bus dlq"
     said = [
-        f"[red]{group} has its first dead letters:[/red] {letter.errors[-1].message}",
+        f"[red]{group} has its first dead letters:[/red] {escape(letter.errors[-1].message)}",
         f"  {dlq} counts {group}",
         f"  {dlq} show {group} {letter.id}",
     ]
-    if group == "order-history":
-        said.append(f"  {dlq} redrive {group} --all --patch '{PRICED}' --yes")
+    if (patch := patch_for(letter.event.payload)) is not None:
+        said.append(f"  {dlq} redrive {group} {letter.id} --patch '{json.dumps(patch)}' --yes")
     return "\n".join(said)
+
+
+def patch_for(payload: Any) -> list[dict[str, str]] | None:
+    """What mends a payload, if it is no line of text."""
+    if not isinstance(payload, dict):
+        return None
+    if payload["currency"] == NO_CURRENCY:
+        return [{"op": "replace", "path": "/currency", "value": "EUR"}]
+    if "order_id" not in payload:
+        order_id = f"A{payload['payment_id'][1:]}"
+        return [{"op": "add", "path": "/order_id", "value": order_id}]
+    return [{"op": "replace", "path": "/amount", "value": "25.00"}]
 
 
 def in_one_line(found: Iterable[tuple[str, GroupProgress]]) -> str:

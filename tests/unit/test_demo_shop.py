@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dagster_bus.core.checking import PayloadSchema
-from dagster_bus.schemas.schema import compile_schema
+from dagster_bus.schemas.schema import PayloadSchema, compile_schema
 from dagster_bus.spec.load import load_spec
 from definitions.accounts import FATES, expected
 from definitions.demo import DAY_BEATS, ORDERS_A_BEAT, SEED
