@@ -29,7 +29,9 @@ PHONE_SHARE = 0.1
 CANCELLED_SHARE = 0.06
 FORGOTTEN_SHARE = 0.04
 GARBLED_SHARE = 0.03
-LATE_SHARE = 0.5
+LATE_EVERY = 15
+"""Beats between two of its reports, each of several parcels."""
+
 FIRST_NUMBER = 1_001
 """Lower ones are orders of the days before."""
 
@@ -96,8 +98,8 @@ class Shop:
         self._now += self._beat
         happened = self.orders(orders)
         happened += [step(order) for step, order in self._due.pop(self._beats, ())]
-        if self._dice.random() < LATE_SHARE:
-            happened.append(self._sent_late())
+        if self._beats % LATE_EVERY == 0:
+            happened += [self._sent_late() for _ in range(self._dice.randint(5, 10))]
         return happened
 
     def close(self) -> list[Happening]:
