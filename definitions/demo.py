@@ -112,13 +112,13 @@ def _once(bus: Bus, dagster: DagsterDev, deadline: float) -> int:
         out.print(f"  {number:>5,}  {kind}")
     _publish_a_misprint(bus, shop)
     while not _is_taken_up(watcher.look()["order-history"]):
-        _wait(deadline)
+        _wait(deadline, dagster)
     out.print("Runs have been requested. Publishing 20 more orders, with 3 that no attempt can")
     out.print("price; there are two attempts, and then one more run that finds what fails alone.")
     kinds += publish(bus, shop.orders(20) + shop.poison(3))
     due = {group: tally.settled for group, tally in expected(kinds).items()}
     while any(found.tally.settled < due[name] for name, found in watcher.look().items()):
-        _wait(deadline)
+        _wait(deadline, dagster)
     out.print(f"All settled after {time.monotonic() - started:.0f} s.")
     return close(accounts(bus, load_spec(TOPICS), kinds), out)
 
@@ -147,9 +147,12 @@ def _publish_a_misprint(bus: Bus, shop: Shop) -> None:
         out.print(f"One more order was refused as it was published: {error}")
 
 
-def _wait(deadline: float) -> None:
+def _wait(deadline: float, dagster: DagsterDev) -> None:
     if time.monotonic() > deadline:
-        raise BusError("this takes too long: the last line says how far it is (see --within)")
+        raise BusError(
+            "this takes too long: the line before says how far each group is, and the runs in "
+            f"{dagster.log} why; --within 600 gives it ten minutes"
+        )
     time.sleep(0.5)
 
 
