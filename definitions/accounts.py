@@ -46,6 +46,10 @@ FATES: Mapping[str, Mapping[Kind, Fate]] = {
 }
 """What becomes of the kinds of events that reach each group. All that is processed is a row."""
 
+MEANING = """\
+Each event that was processed is a row of its group's table. Orders by phone were filtered out;
+garbled payments, and orders in a currency without a rate, are in the dead letters."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
