@@ -114,12 +114,7 @@ def close(lines: Iterable[Line], out: Console) -> int:
         out.print(f"[red]{line.group} does not add up: {_in_words(line.expected)} were due.[/red]")
     if not wrong:
         out.print("[green]It adds up: published = processed + filtered + dead-lettered.[/green]")
-        out.print(
-            "Each event that was processed is a row of its group's table. What was filtered out"
-        )
-        out.print(
-            "are orders by phone; what is dead are garbled payments, and orders without a rate."
-        )
+        out.print(MEANING)
     return 1 if wrong else 0
 
 

@@ -33,6 +33,7 @@ from definitions.shop import Happening, Kind, Shop
 from definitions.stage import LOCK, PROJECT, TOPICS, alone_in, dagster_in, store_in, warm_spark
 
 ONCE_TIMEOUT_S = 180
+SPARK_TIMEOUT_S = 60.0
 BEAT_S = 2.0
 
 SEED = 7
@@ -74,7 +75,8 @@ def _run(home: Path, options: argparse.Namespace) -> int:
         os.environ["BUS_STORE"] = url
         out.print("Starting Dagster and Spark; this takes some seconds …")
         dagster = dagster_in(home, options.port)
-        with warm_spark(out), dagster, Bus.open(TOPICS) as bus:
+        with warm_spark(out) as wait_for_spark, dagster, Bus.open(TOPICS) as bus:
+            wait_for_spark(SPARK_TIMEOUT_S)
             if options.once:
                 return _once(bus, dagster, deadline)
             _stay(bus, dagster)

@@ -4,7 +4,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -67,12 +67,12 @@ def store_in(home: Path, kind: str, out: Console, *, once: bool) -> Iterator[str
 
 
 @contextmanager
-def warm_spark(out: Console) -> Iterator[None]:
-    """A warm Spark server, started beside Dagster. A run that comes before it is there, or if it
-    can't be started, has a Spark of its own."""
+def warm_spark(out: Console) -> Iterator[Callable[[float], None]]:
+    """A warm Spark server that starts while other things do; what is given waits for it, so many
+    seconds at most. A run that comes before it is there has a Spark of its own."""
     config = session_config(load_spec(TOPICS).spec.spark)
     if os.environ.get(SWITCH) == "0" or not is_local(config):
-        yield
+        yield lambda _: None
         return
     server = SparkServer(PROJECT, config)
     ending = threading.Event()
@@ -87,7 +87,7 @@ def warm_spark(out: Console) -> Iterator[None]:
     starting = threading.Thread(target=start, daemon=True)
     starting.start()
     try:
-        yield
+        yield starting.join
     finally:
         ending.set()
         server.stop()
