@@ -44,6 +44,7 @@ bench: java $(READY)  ## measure log, delivery, Spark and Dagster beside raw sto
 	@$(BIN)/python -m benchmarks.spark_source $(ARGS)
 	@$(BIN)/python -m benchmarks.spark_sessions $(ARGS)
 	@$(BIN)/python -m benchmarks.dagster $(ARGS)
+	@$(BIN)/python -m benchmarks.loading $(ARGS)
 
 docs: $(READY)  ## write the reference of topics.yaml anew
 	@$(BIN)/python -m tools.reference

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from benchmarks.events import TOPIC
 from benchmarks.measuring import Fact
-from benchmarks.spark_runs import COLUMNS, WINDOW, open_session
+from benchmarks.spark_files import COLUMNS
+from benchmarks.spark_runs import WINDOW, open_session
 from dagster_bus.core.topic import OffsetRange
 from dagster_bus.spark.handover import Selection, handed_over
 from dagster_bus.spark.tables import Table, replace_window

@@ -18,7 +18,7 @@ from uuid import uuid4
 from pymongo import MongoClient
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.events import TOPIC, new_folder, open_bus, remove, stream, texts
+from benchmarks.events import TOPIC, new_folder, open_bus, remove, stream
 from benchmarks.measuring import (
     Comparison,
     Fact,
@@ -30,8 +30,9 @@ from benchmarks.measuring import (
     show,
     write,
 )
+from benchmarks.spark_files import COLUMNS, DDL, EVENTS, FORMS, PAYLOADS, Form
 from benchmarks.spark_memory import window_memory
-from benchmarks.spark_runs import COLUMNS, WINDOW, compare_runs
+from benchmarks.spark_runs import WINDOW, compare_runs
 from dagster_bus.core.topic import EventFilter, OffsetRange
 from dagster_bus.spark import register
 from dagster_bus.spark.handover import Selection, handed_over
@@ -43,7 +44,6 @@ from tools.mongodb import ReplicaSet
 TITLE = "The log read by Spark"
 BATCH = 10_000
 ROUNDS = 3
-DDL = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
 
 Prepare = Callable[[], Prepared]
 Work = Callable[[str, OffsetRange], int]
@@ -51,31 +51,38 @@ Work = Callable[[str, OffsetRange], int]
 
 def embedded(count: int) -> Iterator[Comparison]:
     """The whole log into a Delta table, as runs bring it there, and through the data source into a
-    sink that forgets it; beside files of one payload a line."""
+    sink that forgets it; beside files of the same events, and of their payloads alone."""
     folder = new_folder()
     try:
         url = f"sqlite:///{folder}/bus.db"
         _publish(url, count)
-        files = _json_files(folder / "json", count)
-        yield compare_runs(folder, url, files, count)
+        with open_bus(url) as log:
+            files = {form: form.files(log, folder / form.name) for form in FORMS.values()}
+        for form, goal in ((EVENTS, 1.0), (PAYLOADS, None)):
+            yield compare_runs(folder, url, files[form], form, count, goal)
         spark = _session()
-        json = spark.read.schema(DDL).json(files)
-        raw, bus = partial(_table_of, folder, json), partial(_delivered, folder, spark, url, count)
-        what = "SQLite to a typed Delta table, in a session that has done it before"
-        yield _beside(what, count, raw, bus)
-        log = spark.read.format(FORMAT).option("store", url).option("topics", TOPIC)
-        parsed = log.load().selectExpr(f"from_json(payload, '{DDL}') AS p").select("p.*")
+        for form in FORMS.values():
+            what = (
+                f"SQLite to a typed Delta table, in a session that has done it before: {form.name}"
+            )
+            raw = partial(_table_of, folder, form.rows(spark, files[form]))
+            yield _beside(
+                what, form, count, raw, partial(_delivered, folder, spark, url, form, count)
+            )
+        source = spark.read.format(FORMAT).option("store", url).option("topics", TOPIC)
+        parsed = source.load().selectExpr(f"from_json(payload, '{DDL}') AS p").select("p.*")
+        json = PAYLOADS.rows(spark, files[PAYLOADS])
         what = "SQLite through the data source, read only"
-        yield _beside(what, count, partial(_noop, json), partial(_noop, parsed))
+        yield _beside(what, PAYLOADS, count, partial(_noop, json), partial(_noop, parsed))
         spark.stop()
     finally:
         remove(folder)
 
 
-def _beside(what: str, count: int, raw: Prepare, bus: Prepare) -> Comparison:
+def _beside(what: str, form: Form, count: int, raw: Prepare, bus: Prepare) -> Comparison:
     for prepare in (raw, bus):
         seconds(prepare)  # the first time Spark compiles, and starts its Python processes
-    return compare(what, count, "Spark, JSON files", raw, bus, rounds=ROUNDS)
+    return compare(what, count, f"Spark, JSON files of {form.name}", raw, bus, rounds=ROUNDS)
 
 
 def _table_of(folder: Path, rows: DataFrame) -> Prepared:
@@ -84,7 +91,7 @@ def _table_of(folder: Path, rows: DataFrame) -> Prepared:
     return lambda: _write(table, rows), lambda: remove(Path(table.path))
 
 
-def _delivered(folder: Path, spark: SparkSession, url: str, count: int) -> Prepared:
+def _delivered(folder: Path, spark: SparkSession, url: str, form: Form, count: int) -> Prepared:
     """The same from the store, on the way that the events of a delivery take."""
     table = Table(str(folder / uuid4().hex))
     asked = Selection(url, [OffsetRange(TOPIC, 0, 1, count)], columns=COLUMNS)
@@ -92,7 +99,7 @@ def _delivered(folder: Path, spark: SparkSession, url: str, count: int) -> Prepa
     def work() -> None:
         with handed_over(lambda: spark, asked) as events:
             assert events.count() == count
-            _write(table, events.frame.select(*COLUMNS))
+            _write(table, events.frame.select(*form.handed))
 
     return work, lambda: remove(Path(table.path))
 
@@ -152,16 +159,6 @@ def _publish(url: str, count: int) -> None:
     with open_bus(url) as bus:
         for _ in bus.publish_stream(TOPIC, events, BATCH):
             pass
-
-
-def _json_files(folder: Path, count: int) -> str:
-    """As many files as there are cores, so that all of them work."""
-    folder.mkdir()
-    lines, parts = texts(count), os.cpu_count() or 1
-    for part in range(parts):
-        text = "\n".join(lines[part::parts])
-        (folder / f"{part}.json").write_text(text + "\n", encoding="utf-8")
-    return str(folder)
 
 
 def _noop(frame: DataFrame) -> Prepared:

@@ -10,7 +10,8 @@ from dagster_bus.core.topic import TopicConfig
 from dagster_bus.live.bus import LiveBus
 from dagster_bus.schemas import compile_schema
 from dagster_bus.spec.configs import group_configs, topic_configs
-from dagster_bus.spec.load import LoadedSpec, load_spec
+from dagster_bus.spec.kept import kept_spec
+from dagster_bus.spec.load import LoadedSpec
 from dagster_bus.stores import SQLITE_PREFIX, open_memory_store, open_store
 
 
@@ -26,7 +27,7 @@ class Bus(LiveBus):
         if "://" in str(where):
             store = open_store(str(where), create=False)
             return cls._on(store, lambda store: store.topics(), groups=None)
-        return cls.declared(load_spec(where), create=create)
+        return cls.declared(kept_spec(where), create=create)
 
     @classmethod
     def declared(cls, loaded: LoadedSpec, *, create: bool = True) -> Self:
@@ -34,7 +35,7 @@ class Bus(LiveBus):
         topics = topic_configs(loaded)
         durable = [topic for topic in topics if topic.durable]
 
-        def declare(store: Store) -> list[TopicConfig]:
+        def declare(store: Store) -> Iterable[TopicConfig]:
             store.declare(durable)
             return topics
 
@@ -47,14 +48,14 @@ class Bus(LiveBus):
     def _on(
         cls,
         store: Store,
-        find_topics: Callable[[Store], list[TopicConfig]],
+        find_topics: Callable[[Store], Iterable[TopicConfig]],
         groups: Iterable[GroupConfig] | None,
         *,
         metrics_every_s: float | None = None,
     ) -> Self:
         """A bus on an open store, which is closed again if that fails."""
         try:
-            topics = find_topics(store)
+            topics = tuple(find_topics(store))
             memory = _memory(topics)
             return cls(
                 store,

@@ -5,7 +5,7 @@ They can be executed from the UI. All but the last are also evaluated whenever t
 observed, so that they turn red without any run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from dagster_bus.core.clock import system_clock
 from dagster_bus.core.standing import Standing, standing_of
 from dagster_bus.opening import Bus
 from dagster_bus.orchestration.drift import drift_of
+from dagster_bus.orchestration.lots import CHECKED_TOGETHER, in_lots, lot_names
 from dagster_bus.orchestration.names import CHECKS, asset_of, dead_letters_key, table_key
 from dagster_bus.orchestration.resources import BusResource
 from dagster_bus.spec.load import LoadedSpec
@@ -106,16 +107,20 @@ def verdicts(group: str, spec: GroupSpec, standing: Standing, dead: int) -> Iter
 
 
 def build_checks(loaded: LoadedSpec, groups: list[str]) -> list[AssetChecksDefinition]:
-    """The checks of all groups, in one definition: each can be executed alone."""
+    """The checks of all groups, a lot of them in one definition. Each can be executed alone."""
+    lots = in_lots(groups, CHECKED_TOGETHER)
+    names = lot_names(CHECKS, len(groups), CHECKED_TOGETHER)
+    return [_checks_of(loaded, name, lot) for name, lot in zip(names, lots, strict=False)]
+
+
+def _checks_of(loaded: LoadedSpec, name: str, groups: Sequence[str]) -> AssetChecksDefinition:
     by_key = {
         spec.key: (group, spec)
         for group in groups
         for spec in check_specs(group, loaded.spec.groups[group])
     }
-    if not by_key:
-        return []
 
-    @multi_asset_check(name=CHECKS, specs=[spec for _, spec in by_key.values()], can_subset=True)
+    @multi_asset_check(name=name, specs=[spec for _, spec in by_key.values()], can_subset=True)
     def group_checks(
         context: AssetCheckExecutionContext, bus: BusResource
     ) -> Iterator[AssetCheckResult]:
@@ -126,7 +131,7 @@ def build_checks(loaded: LoadedSpec, groups: list[str]) -> list[AssetChecksDefin
                     if AssetCheckKey(verdict.asset, verdict.check) in chosen:
                         yield verdict.result()
 
-    return [group_checks]
+    return group_checks
 
 
 def _all_verdicts(

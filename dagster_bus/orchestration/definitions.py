@@ -19,12 +19,14 @@ from dagster_bus.orchestration.sensors import build_sensors
 from dagster_bus.orchestration.sessions import BusPySparkResource
 from dagster_bus.orchestration.tables import build_table_asset
 from dagster_bus.orchestration.topics import build_topic_assets
+from dagster_bus.orchestration.uncollected import uncollected
 from dagster_bus.orchestration.upkeep import build_upkeep
 from dagster_bus.orchestration.windows import unusable_windows
 from dagster_bus.orchestration.works import build_work
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.session import session_config, use_this_python
-from dagster_bus.spec.load import LoadedSpec, load_spec
+from dagster_bus.spec.kept import kept_spec
+from dagster_bus.spec.load import LoadedSpec
 
 
 def load_definitions(
@@ -40,10 +42,17 @@ def load_definitions(
     Definitions of your own are added with `Definitions.merge`.
 
     Raises SpecError, with the place of every mistake, if the file cannot be used."""
-    loaded = load_spec(topics_yaml)
+    with uncollected():
+        return _definitions(Path(topics_yaml), dict(resources or {}), executor)
+
+
+def _definitions(
+    topics_yaml: Path, resources: Mapping[str, Any], executor: ExecutorDefinition
+) -> Definitions:
+    loaded = kept_spec(topics_yaml)
     works = _works(loaded)
     use_this_python(loaded.spec.spark)
-    all_resources = {**_resources(loaded, Path(topics_yaml)), **(resources or {})}
+    all_resources = {**_resources(loaded, topics_yaml), **resources}
     tables = {name: build_table_asset(loaded, name, work) for name, work in works.items()}
     started = groups_started(loaded, tables, all_resources, executor)
     groups = [each.group for each in started.groups]

@@ -1,6 +1,5 @@
 """Groups' tables as inputs of other assets."""
 
-from pathlib import Path
 from typing import Any, NoReturn
 
 from dagster import (
@@ -15,7 +14,8 @@ from dagster_pyspark import PySparkResource
 
 from dagster_bus.orchestration.names import table_key
 from dagster_bus.spark.tables import Table, declared_table, read_table
-from dagster_bus.spec.load import LoadedSpec, load_spec
+from dagster_bus.spec.kept import kept_spec
+from dagster_bus.spec.load import LoadedSpec
 
 
 class SparkTableIOManager(ConfigurableIOManager):
@@ -33,7 +33,7 @@ class SparkTableIOManager(ConfigurableIOManager):
     pyspark: ResourceDependency[PySparkResource]
 
     def load_input(self, context: InputContext) -> Any:
-        loaded = load_spec(Path(self.topics_yaml))
+        loaded = kept_spec(self.topics_yaml)
         table = _table_of(loaded, context.asset_key)
         windows = context.asset_partition_keys if context.has_asset_partitions else None
         rows = read_table(self.pyspark.spark_session, table, windows)

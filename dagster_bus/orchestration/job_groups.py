@@ -1,7 +1,7 @@
 """What is started for deliveries: a job for each table, one for each selection of the user's own
 assets, or a job that is there already."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from dagster import (
 
 from dagster_bus.core.naming import job_name
 from dagster_bus.errors import SpecError
+from dagster_bus.orchestration.lots import JOBS_TOGETHER, in_lots
 from dagster_bus.orchestration.names import table_key
 from dagster_bus.orchestration.served import Served
 from dagster_bus.spec.load import LoadedSpec
@@ -39,6 +40,7 @@ def groups_started(
 ) -> Started:
     """Raises SpecError if a selection of assets is none."""
     started, problems = Started(), []
+    table_jobs = dict(_table_jobs(tables, resources, executor))
     for name, spec in loaded.spec.groups.items():
         table = tables.get(name)
         if table is None and spec.job is None and spec.assets is None:
@@ -46,7 +48,7 @@ def groups_started(
         job = spec.job or job_name(name)
         started.groups.append(Served(name, job, spec.tags, settles_itself=table is not None))
         if table is not None:
-            started.jobs[name] = _table_job(name, table, resources, executor)
+            started.jobs[name] = table_jobs[name]
         elif spec.assets is not None:
             try:
                 started.jobs[name] = _assets_job(name, spec.assets)
@@ -58,19 +60,30 @@ def groups_started(
     return started
 
 
-def _table_job(
-    group: str, table: AssetsDefinition, resources: Mapping[str, Any], executor: ExecutorDefinition
-) -> JobDefinition:
-    """The job of a group's sensor, made from its table alone: Dagster looks at all assets for each
-    job that is left to it, which takes minutes for thousands."""
-    job = define_asset_job(
+def _table_jobs(
+    tables: Mapping[str, AssetsDefinition],
+    resources: Mapping[str, Any],
+    executor: ExecutorDefinition,
+) -> Iterator[tuple[str, JobDefinition]]:
+    """The jobs of groups' sensors, made from a few tables at a time: for each job that is left to
+    it, Dagster looks at all assets, which takes minutes for thousands."""
+    for lot in in_lots(tables, JOBS_TOGETHER):
+        alone = Definitions(
+            assets=[tables[group] for group in lot],
+            jobs=[_table_job(group, executor) for group in lot],
+            resources=resources,
+        )
+        for group in lot:
+            yield group, alone.resolve_job_def(job_name(group))
+
+
+def _table_job(group: str, executor: ExecutorDefinition) -> Any:
+    return define_asset_job(
         job_name(group),
         selection=[table_key(group)],
         executor_def=executor,
         description=f"Works off one delivery of group {group}. Started by its sensor.",
     )
-    alone = Definitions(assets=[table], jobs=[job], resources=resources)
-    return alone.resolve_job_def(job_name(group))
 
 
 def _assets_job(name: str, selection: str | list[str]) -> Any:

@@ -15,6 +15,7 @@ from dagster_bus.core.naming import (
     topic_path,
 )
 from dagster_bus.errors import Problem
+from dagster_bus.orchestration.lots import CHECKED_TOGETHER, lot_names
 from dagster_bus.spec.load import LoadedSpec
 from dagster_bus.spec.models import GroupSpec
 
@@ -79,7 +80,8 @@ def run_tags(delivery: Delivery) -> dict[str, str]:
 
 def unusable_names(loaded: LoadedSpec) -> Iterator[Problem]:
     """Names that Dagster would refuse, or take for one another."""
-    taken = dict.fromkeys(OWN, "the bus's own work")
+    checks = lot_names(CHECKS, len(loaded.spec.groups), CHECKED_TOGETHER)
+    taken = dict.fromkeys([*OWN, *checks], "the bus's own work")
     names = [(topic_key(name).to_user_string(), ("topics", name)) for name in loaded.spec.topics]
     for group in loaded.spec.groups:
         path = ("groups", group)

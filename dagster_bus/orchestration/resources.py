@@ -7,7 +7,7 @@ from dagster import ConfigurableResource
 
 from dagster_bus.opening import Bus
 from dagster_bus.orchestration.handed import HandedOver, RunContext, hand_over
-from dagster_bus.spec.load import load_spec
+from dagster_bus.spec.kept import kept_spec
 
 
 class BusResource(ConfigurableResource[Bus]):
@@ -34,6 +34,6 @@ class BusResource(ConfigurableResource[Bus]):
             for event in delivery.events():
                 print(event.payload)
         """
-        loaded = load_spec(self.topics_yaml)
+        loaded = kept_spec(self.topics_yaml)
         with Bus.declared(loaded) as opened:
             yield hand_over(loaded, opened, context.run)

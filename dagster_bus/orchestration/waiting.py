@@ -29,7 +29,12 @@ LOOK_S = 1.0
 """How often to look for what no event tells of: the end of a run, or of a wait."""
 
 PAUSE_S = 0.1
-"""Before each look that somebody's writing calls for, however often that is."""
+"""Before each look that somebody's writing calls for, however often that is; or as long as a look
+takes, if that is longer."""
+
+REST = 10
+"""… and how many times as long as a look takes nobody looks, if nobody writes. A look at thousands
+of groups takes its time."""
 
 
 class Places:
@@ -68,14 +73,20 @@ def first_news(
             return look()
         began = time.monotonic()
         with listen() as listener:  # from before the first look on, so that nothing slips through
-            found = look()
+            found, took_s = _timed(look)
             while (left_s := began + patience_s(found) - time.monotonic()) > 0:
                 if not threading.main_thread().is_alive():  # the code location is being ended
                     break
-                if listener.wait(min(left_s, LOOK_S)):
-                    time.sleep(PAUSE_S)  # what belongs together is often published together
-                found = look()
+                if listener.wait(min(left_s, max(LOOK_S, REST * took_s))):
+                    # what belongs together is often published together
+                    time.sleep(min(left_s, max(PAUSE_S, took_s)))
+                found, took_s = _timed(look)
             return found
+
+
+def _timed(look: Callable[[], T]) -> tuple[T, float]:
+    began = time.monotonic()
+    return look(), time.monotonic() - began
 
 
 def places_to_wait(context: SensorEvaluationContext) -> int:

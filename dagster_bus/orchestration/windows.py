@@ -26,6 +26,7 @@ def hourly_windows() -> TimeWindowPartitionsDefinition:
     return partitions_of(HOURLY)
 
 
+@lru_cache(maxsize=256)
 def partitions_of(windows: Windows) -> TimeWindowPartitionsDefinition:
     """The window that is still open is among them."""
     return TimeWindowPartitionsDefinition(

@@ -1,5 +1,7 @@
 """Specs in the terms of the core."""
 
+from functools import lru_cache
+
 from dagster_bus.core.cron import cron
 from dagster_bus.core.delivery import OnExhausted
 from dagster_bus.core.group_config import GroupConfig, Order
@@ -21,11 +23,15 @@ from dagster_bus.spec.times import timestamp_ms
 from dagster_bus.spec.topics import CompactionSpec, RetentionSpec
 from dagster_bus.spec.work import CronWindowSpec
 
+SPECS_KEPT = 8
+"""Files whose specs are put into the core's terms once: each tick and each run opens the bus."""
+
 _WINDOWS = {"hourly": HOURLY, "daily": DAILY, "weekly": WEEKLY, "monthly": MONTHLY}
 
 
-def topic_configs(loaded: LoadedSpec) -> list[TopicConfig]:
-    return [topic_config(loaded, name) for name in loaded.topics]
+@lru_cache(maxsize=SPECS_KEPT)
+def topic_configs(loaded: LoadedSpec) -> tuple[TopicConfig, ...]:
+    return tuple(topic_config(loaded, name) for name in loaded.topics)
 
 
 def topic_config(loaded: LoadedSpec, name: str) -> TopicConfig:
@@ -47,8 +53,9 @@ def topic_config(loaded: LoadedSpec, name: str) -> TopicConfig:
     )
 
 
-def group_configs(loaded: LoadedSpec) -> list[GroupConfig]:
-    return [group_config(loaded, name) for name in loaded.spec.groups]
+@lru_cache(maxsize=SPECS_KEPT)
+def group_configs(loaded: LoadedSpec) -> tuple[GroupConfig, ...]:
+    return tuple(group_config(loaded, name) for name in loaded.spec.groups)
 
 
 def group_config(loaded: LoadedSpec, name: str) -> GroupConfig:

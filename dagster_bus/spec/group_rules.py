@@ -1,6 +1,6 @@
 """What the parts of a group ask of each other, of topics and of retry policies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dagster_bus.core.topic import matching
 from dagster_bus.errors import Problem, SpecError
@@ -78,7 +78,7 @@ def _memory(loaded: LoadedSpec, name: str) -> Iterator[Problem]:
         yield wrong(loaded, ("groups", name, "topics"), f"{message} (make it durable)")
 
 
-def _known_columns(loaded: LoadedSpec, group: str) -> dict[str, dict[str, str]]:
+def _known_columns(loaded: LoadedSpec, group: str) -> dict[str, Mapping[str, str]]:
     """Columns by topic, as far as they are known without importing a model."""
     columns = {}
     for topic in loaded.topics_of(group):

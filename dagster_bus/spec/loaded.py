@@ -28,6 +28,7 @@ class LoadedSpec:
         self._source = source
         self._order = {name: place for place, name in enumerate(self.topics)}
         self._topics_of: dict[str, tuple[str, ...]] = {}
+        self._columns: dict[str, dict[str, str]] = {}
 
     def topics_of(self, group: str) -> tuple[str, ...]:
         """The topics that a group's patterns select, in the file's order. A pattern never
@@ -43,9 +44,14 @@ class LoadedSpec:
             chosen.discard(spec.publish or "")
         return tuple(sorted(chosen, key=self._order.__getitem__))
 
-    def columns_of_topic(self, topic: str) -> dict[str, str]:
+    def columns_of_topic(self, topic: str) -> Mapping[str, str]:
         """The payload columns of a topic. Raises SpecError if they come from a model that cannot be
         used."""
+        if (known := self._columns.get(topic)) is None:
+            known = self._columns[topic] = self._columns_in(topic)
+        return known
+
+    def _columns_in(self, topic: str) -> dict[str, str]:
         schema = self.schemas.get(topic)
         if schema is None:
             return {}

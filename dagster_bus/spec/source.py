@@ -5,7 +5,7 @@ from them. Null has no meaning in the file: a key without a value is a mistake.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from yaml.events import (
 
 from dagster_bus.errors import Problem, SpecError
 from dagster_bus.spec.hints import Path, dotted, shown
+from dagster_bus.spec.libyaml import Unsure, quick_events
 from dagster_bus.spec.scalars import checked_text, has_variables, plain, substituted
 from dagster_bus.spec.syntax import events
 
@@ -60,9 +61,24 @@ class Source:
 
 def read_source(text: str, file: str, environ: Mapping[str, str] | None = None) -> Source:
     """Parse YAML text. Raises SpecError if it is not YAML, or cannot be read to its end."""
+    environ = os.environ if environ is None else environ
+    return read_quickly(text, file, environ) or read_with_care(text, file, environ)
+
+
+def read_quickly(text: str, file: str, environ: Mapping[str, str]) -> Source | None:
+    """What a text without mistakes says, if it says something, and libyaml is sure of it."""
     source = Source(file)
     try:
-        _Reader(text, source, os.environ if environ is None else environ).document()
+        _Reader(quick_events(text), source, environ).document()
+    except Unsure:
+        return None
+    return source if source.data and not source.problems else None
+
+
+def read_with_care(text: str, file: str, environ: Mapping[str, str]) -> Source:
+    source = Source(file)
+    try:
+        _Reader(events(text, file), source, environ).document()
     except SpecError as error:
         raise SpecError([*source.problems, *error.problems]) from None
     return source
@@ -71,10 +87,10 @@ def read_source(text: str, file: str, environ: Mapping[str, str] | None = None) 
 class _Reader:
     """Turns events into data, noting places and mistakes on the way."""
 
-    def __init__(self, text: str, source: Source, environ: Mapping[str, str]) -> None:
+    def __init__(self, events: Iterator[Event], source: Source, environ: Mapping[str, str]) -> None:
         self._source = source
         self._environ = environ
-        self._events = events(text, source.file)
+        self._events = events
         self._aliases: set[str] = set()
 
     def document(self) -> None:
@@ -150,7 +166,7 @@ class _Reader:
         key = event.value
         if event.tag:
             self._complain(event, "tags are not understood (remove it)")
-        elif key == "<<" and event.style is None:
+        elif key == "<<" and not event.style:
             self._complain(event, "merge keys (<<) are not understood (write the keys out)")
         elif has_variables(key):
             self._complain(event, f"{shown(key)}: variables stand in values, not in keys")
@@ -173,7 +189,7 @@ class _Reader:
             if has_variables(text):
                 text = substituted(text, self._environ)
             # Without quotes, what a variable holds is read as if it stood there.
-            return plain(checked_text(text)) if event.style is None else checked_text(text)
+            return plain(checked_text(text)) if not event.style else checked_text(text)
         except ValueError as error:
             self._unreadable(event, path, str(error))
             return None

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, fields
+from functools import lru_cache
 
 from dagster_bus.core.topic import SchemaConfig, SchemaVersion, TopicConfig
 from dagster_bus.errors import PartitionCountChanged
@@ -11,6 +12,7 @@ def config_to_text(config: TopicConfig) -> str:
     return json.dumps(asdict(config), ensure_ascii=False, separators=(",", ":"))
 
 
+@lru_cache(maxsize=4096)
 def config_from_text(text: str) -> TopicConfig:
     known = {field.name for field in fields(TopicConfig)}  # a newer version may say more
     data = {name: value for name, value in json.loads(text).items() if name in known}

@@ -2,6 +2,7 @@
 put in its place."""
 
 import sqlite3
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from dagster_pyspark import PySparkResource
 from benchmarks.loading import project as many
 from dagster_bus import BusResource, load_definitions
 from dagster_bus.errors import SpecError
+from dagster_bus.orchestration.lots import CHECKED_TOGETHER
 from tests.support.project import write_topics
 
 CHAIN = {
@@ -118,13 +120,37 @@ def test_a_project_of_hundreds_loads_without_a_look_at_the_store(
         raise AssertionError("the store was asked")
 
     monkeypatch.setattr(sqlite3, "connect", asked)
-    defs = load_definitions(many(tmp_path, 50, 100))
+    defs = load_definitions(many(tmp_path, 50, 2 * CHECKED_TOGETHER + 1))
     Definitions.validate_loadable(defs)
     repository = defs.get_repository_def()
-    assert len(repository.get_all_jobs()) == 100 + 5 + 1
+    assert len(repository.get_all_jobs()) == 201 + 5 + 1
+    assert_checked_in_lots(defs)
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(AssertionError, match="the store was asked"):
         defs.resources["bus"].open()  # type: ignore[index]
+
+
+def assert_checked_in_lots(defs: Definitions) -> None:
+    """A few definitions have the checks of all groups, in which each group has its own."""
+    checks = list(defs.asset_checks or ())
+    names = [each.node_def.name for each in checks]
+    assert names == ["group_checks", "group_checks_2", "group_checks_3"]
+    by_asset = Counter(key.asset_key.to_user_string() for each in checks for key in each.check_keys)
+    assert by_asset == {
+        **{f"g{number}": 3 for number in range(201)},
+        **{f"g{number}/dead_letters": 1 for number in range(201)},
+    }
+
+
+def test_a_group_called_like_a_lot_of_checks_is_refused_if_there_is_one(tmp_path: Path) -> None:
+    file = many(tmp_path, 2, CHECKED_TOGETHER)
+    text = file.read_text(encoding="utf-8").replace("  g7:", "  group-checks-2:")
+    file.write_text(text, encoding="utf-8")
+    assert load_definitions(file)
+    more = "  g-more: {topics: [t0.created], sql: SELECT id FROM events, table: {path: more}}\n"
+    file.write_text(text + more, encoding="utf-8")
+    with pytest.raises(SpecError, match="group-checks-2 and the bus's own work would both be"):
+        load_definitions(file)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Ticks of a group's sensor, against a real store and a real Dagster instance."""
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
+from threading import Event
+from time import monotonic, time
 from typing import Any
 
 import pytest
@@ -17,13 +19,15 @@ from dagster_bus.core.ranges import Place, covering
 from dagster_bus.core.recovering import Worker
 from dagster_bus.core.reporting import Failed, Report
 from dagster_bus.errors import EventRefused, StoreUnavailable
-from dagster_bus.orchestration import sensors, turns
+from dagster_bus.orchestration import sensors, turns, waiting
 from dagster_bus.orchestration.names import OBSERVE
 from dagster_bus.orchestration.rounds import MOST_RUNS, Round, look_after
 from dagster_bus.orchestration.runs import RunBook, judge, look_at_runs
 from dagster_bus.orchestration.sensors import SHARED
 from dagster_bus.orchestration.served import Served
-from dagster_bus.orchestration.waiting import IDLE_S, PLACES, places_to_wait
+from dagster_bus.orchestration.waiting import IDLE_S, PLACES, first_news, places_to_wait
+from dagster_bus.spec import kept
+from dagster_bus.spec.load import LoadedSpec, load_spec
 from tests.support.dagster_dev import wait_for
 from tests.support.dagster_project import TABLE, Project
 from tests.support.project import write_topics
@@ -34,6 +38,44 @@ def test_a_tick_on_nothing_new_asks_for_nothing_and_says_why(project: Project) -
     assert not result.run_requests
     assert result.skip_reason is not None
     assert "Nothing new" in str(result.skip_reason.skip_message)
+
+
+def test_ticks_do_not_read_the_file_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    then = time() - 60
+    os.utime(project.file, (then, then))
+    project.tick()
+    reads = []
+
+    def read(*args: Any) -> LoadedSpec:
+        reads.append(args)
+        return load_spec(*args)
+
+    monkeypatch.setattr(kept, "load_spec", read)
+    for _ in range(3):
+        project.tick()
+    assert reads == []
+    os.utime(project.file, (then + 1, then + 1))
+    project.tick()
+    assert len(reads) == 1
+
+
+def test_a_look_that_takes_long_is_not_repeated_all_the_time(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK_S", 0.01)
+    monkeypatch.setattr(waiting, "places_to_wait", lambda _: 1)
+    looks = []
+
+    def look() -> None:
+        looks.append(monotonic())
+        Event().wait(0.1)
+
+    with Bus.open(project.file) as bus:
+        listen = bus.group("order-table").listen
+        first_news(project.context(), listen, look, lambda _: 0.6)
+    assert len(looks) <= 3, "at first, and when its patience ends"
 
 
 def test_a_tick_reserves_and_requests_a_run_without_payloads(project: Project) -> None:

@@ -29,7 +29,7 @@ def test_a_group_without_a_policy_has_the_defaults(tmp_path: Path) -> None:
 
 def test_a_topic_of_which_nothing_is_said_has_the_cores_defaults(tmp_path: Path) -> None:
     loaded = load(tmp_path, "{version: 1, topics: {a: {}}}")
-    assert topic_configs(loaded) == [TopicConfig("a")]
+    assert topic_configs(loaded) == (TopicConfig("a"),)
 
 
 def test_a_topic_is_put_into_the_cores_terms(tmp_path: Path) -> None:
