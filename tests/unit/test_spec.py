@@ -94,6 +94,8 @@ FULL = """\
       load:
         description: Consumption by the hour.
         owners: [team:grid]
+        labels: {domain: grid}
+        docs: https://example.org/load
         topics: [meters.read]
         filter: {equals: {country: at, test: false}, exists: [gateway], key: [m-1, m-2]}
         start: {timestamp: "2026-01-31T00:00:00+01:00"}
@@ -176,6 +178,8 @@ def test_all_of_the_grammar_is_understood(tmp_path: Path) -> None:
     assert group.model_dump(exclude_unset=True) == {
         "description": "Consumption by the hour.",
         "owners": ["team:grid"],
+        "labels": {"domain": "grid"},
+        "docs": "https://example.org/load",
         "topics": ["meters.read"],
         "filter": {
             "equals": {"country": "at", "test": False},
