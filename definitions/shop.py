@@ -29,6 +29,9 @@ PHONE_SHARE = 0.1
 CANCELLED_SHARE = 0.06
 FORGOTTEN_SHARE = 0.04
 GARBLED_SHARE = 0.03
+LONGEST_WAIT = 13
+"""Beats until an order is paid, or until what is paid is sent."""
+
 LATE_EVERY = 15
 """Beats between two of its reports, each of several parcels."""
 
@@ -104,10 +107,7 @@ class Shop:
 
     def close(self) -> list[Happening]:
         """What happens until all is done that the orders so far bring with them."""
-        happened: list[Happening] = []
-        while self._due:
-            happened += self.pass_time(0)
-        return happened
+        return [each for _ in range(2 * LONGEST_WAIT) for each in self.pass_time(0)]
 
     def orders(self, count: int) -> list[Happening]:
         """Customers order, mostly on the web. What follows, time brings."""
@@ -196,7 +196,7 @@ class Shop:
 
     def _later(self, step: Step, order: Order) -> None:
         """Most within few beats, and none of them now."""
-        beats = 1 + min(int(self._dice.expovariate(1 / 3)), 12)
+        beats = min(1 + int(self._dice.expovariate(1 / 3)), LONGEST_WAIT)
         self._due[self._beats + beats].append((step, order))
 
     def _new_order(self, currency: str | None = None, channel: str | None = None) -> Order:
