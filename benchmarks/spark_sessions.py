@@ -72,7 +72,7 @@ def _in_turns(what: str, prepare: Callable[[str], Prepared], rounds: int) -> Com
 
 def _delivery(switch: str) -> Prepared:
     with Bus.open(FILE) as bus:
-        bus.publish_many("orders.created", Shop().orders(EVENTS))
+        bus.publish_many("orders.created", [each.message for each in Shop().orders(EVENTS)])
         (delivery,) = bus.group(GROUP).reserve()
     tags = {DELIVERY_TAG: delivery.id, RESERVATION_TAG: str(delivery.reservation)}
     return _process(switch, {"window": delivery.window, "tags": tags})

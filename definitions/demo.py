@@ -8,36 +8,38 @@ A Spark server is kept warm for the runs meanwhile, unless DAGSTER_BUS_WARM_SPAR
 """
 
 import argparse
-import fcntl
+import logging
 import os
 import shutil
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from rich.console import Console
-from rich.table import Table
 
-from dagster_bus import Bus, BusError
-from dagster_bus.core.groups import Group
+from dagster_bus import Bus, BusError, Message
 from dagster_bus.core.store import GroupProgress
 from dagster_bus.orchestration.dev import DagsterDev
 from dagster_bus.spark.server import SparkServer
-from dagster_bus.spark.session import is_local, session_config
-from dagster_bus.spark.warm import FOLDER, SWITCH
+from dagster_bus.spark.warm import FOLDER
 from dagster_bus.spec.load import load_spec
-from definitions.shop import Shop
+from definitions.accounts import FATES, accounts, close, expected
+from definitions.guide import Watcher, where_to_look
+from definitions.shop import Happening, Kind, Shop
+from definitions.stage import LOCK, PROJECT, TOPICS, alone_in, dagster_in, store_in, warm_spark
 
-PROJECT = Path(__file__).parent.parent
-GROUP = "order-history"
-LOCK = "lock"
-ONCE_TIMEOUT_S = 300.0
+ONCE_TIMEOUT_S = 180
+SPARK_TIMEOUT_S = 60.0
 BEAT_S = 2.0
+
+SEED = 7
+DAY = timedelta(hours=4)
+DAY_BEATS = 40
+ORDERS_A_BEAT = 50
 
 out = Console(highlight=False, soft_wrap=True)
 
@@ -47,10 +49,11 @@ def main() -> int:
     home = options.home.resolve() / f"{options.store}-{'once' if options.once else 'stay'}"
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
+    logging.getLogger("dagster_bus").setLevel(logging.ERROR)  # garbled events are no news here
     os.environ["DATA_DIR"] = str(home / "data")
     os.environ[FOLDER] = str(home / "spark")
     try:
-        with _alone_in(home):
+        with alone_in(home):
             return _run(home, options)
     except KeyboardInterrupt:
         out.print("\nStopped. Dagster and everything it started have ended.")
@@ -61,181 +64,98 @@ def main() -> int:
 
 
 def _run(home: Path, options: argparse.Namespace) -> int:
+    deadline = time.monotonic() + options.within
     if options.once:
         SparkServer(PROJECT, {}).stop()  # if a demo before this one was killed
         for made in set(home.iterdir()) - {home / LOCK}:
             shutil.rmtree(made) if made.is_dir() else made.unlink()
     elif (home / "data").exists():
         out.print(f"Going on where the last demo stopped; delete {home} to begin anew.")
-    with _store(home, options) as url:
+    with store_in(home, options.store, out, once=options.once) as url:
         os.environ["BUS_STORE"] = url
         out.print("Starting Dagster and Spark; this takes some seconds …")
-        dagster = DagsterDev(PROJECT, home / "dagster", port=options.port)
-        with _warm_spark(), dagster, Bus.open(PROJECT / "topics.yaml") as bus:
+        dagster = dagster_in(home, options.port)
+        with warm_spark(out) as wait_for_spark, dagster, Bus.open(TOPICS) as bus:
+            wait_for_spark(SPARK_TIMEOUT_S)
             if options.once:
-                return _once(bus, dagster, home / "data" / "order_history")
+                return _once(bus, dagster, deadline)
             _stay(bus, dagster)
     return 0
 
 
-@contextmanager
-def _store(home: Path, options: argparse.Namespace) -> Iterator[str]:
-    """The address of the demo's store: a file, or a database of a MongoDB that runs meanwhile."""
-    if options.store == "sqlite":
-        yield f"sqlite:///{home / 'bus.db'}"
-        return
-    from tools.mongodb import mongo_url
-
-    out.print("Starting MongoDB …")
-    database = f"demo_once_{time.time_ns()}" if options.once else "demo"
-    with mongo_url(database, home / "mongo") as url:
-        yield url
-
-
-@contextmanager
-def _warm_spark() -> Iterator[None]:
-    """A warm Spark server, started beside Dagster. A run that comes before it is there, or if it
-    can't be started, has a Spark of its own."""
-    config = session_config(load_spec(PROJECT / "topics.yaml").spec.spark)
-    if os.environ.get(SWITCH) == "0" or not is_local(config):
-        yield
-        return
-    server = SparkServer(PROJECT, config)
-    ending = threading.Event()
-
-    def start() -> None:
-        try:
-            server.start()
-        except BusError as error:
-            if not ending.is_set():
-                out.print(f"[yellow]Going on without a warm Spark: {error}[/yellow]")
-
-    starting = threading.Thread(target=start, daemon=True)
-    starting.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        server.stop()
-        starting.join(10)  # it may have been on the point of starting one
-        server.stop()
-
-
-@contextmanager
-def _alone_in(home: Path) -> Iterator[None]:
-    """Refuse to run beside another demo that uses the same folder."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BusError(f"another demo is running in {home}; stop it first") from None
-        yield
-
-
 def _stay(bus: Bus, dagster: DagsterDev) -> None:
     """Publish until interrupted, with a little poison now and then."""
-    _say_where_to_look(dagster)
-    shop = Shop()
-    group = bus.group(GROUP)
-    beat = 0
-    while True:
-        beat += 1
-        bus.publish_many("orders.created", shop.orders(8))
-        bus.publish_many("orders.cancelled", shop.cancellations(1))
+    out.print(where_to_look(dagster))
+    shop = Shop(beat=timedelta(seconds=BEAT_S))
+    watcher = Watcher(bus, FATES, out)
+    for beat in count(1):
+        publish(bus, shop.pass_time(8))
+        if beat == 3:
+            _publish_a_misprint(bus, shop)
         if beat % 60 == 5:
-            bus.publish_many("orders.created", shop.poison(3))
+            publish(bus, shop.poison(3))
             out.print("[red]published 3 orders without a rate; they hold up their batch[/red]")
         if beat % 5 == 0:
-            out.print(_in_one_line(group.progress()))
+            watcher.look()
+            watcher.point_to_letters()
         time.sleep(BEAT_S)
 
 
-def _once(bus: Bus, dagster: DagsterDev, table: Path) -> int:
+def _once(bus: Bus, dagster: DagsterDev, deadline: float) -> int:
     """Publish a bounded set, wait until all of it is settled, and check the account."""
     started = time.monotonic()
-    deadline = started + ONCE_TIMEOUT_S
-    shop = Shop(seed=7)
-    group = bus.group(GROUP)
-    out.print(f"Dagster is at {dagster.url} for as long as this takes; the table is {table}")
-    out.print("Publishing 2,000 orders and 200 cancellations.")
-    bus.publish_many("orders.created", shop.orders(2_000))
-    bus.publish_many("orders.cancelled", shop.cancellations(200))
-    _wait(group, deadline, lambda progress: progress.reserved + progress.running > 0)
-    out.print("A run has been requested for them. Publishing 5 orders that no attempt can convert;")
-    out.print("there are three attempts, and then one more run that finds those that fail alone.")
-    bus.publish_many("orders.created", shop.poison(5))
-    _wait(group, deadline, lambda progress: progress.lag == 0)
+    watcher = Watcher(bus, FATES, out)
+    shop = Shop(SEED, datetime.now(UTC) - DAY, DAY / DAY_BEATS)
+    out.print(f"Dagster is at {dagster.url} for as long as this takes.")
+    day = [each for _ in range(DAY_BEATS) for each in shop.pass_time(ORDERS_A_BEAT)]
+    kinds = publish(bus, day + shop.close())
+    out.print("Published a day of the shop:")
+    for kind, number in kinds.most_common():
+        out.print(f"  {number:>5,}  {kind}")
+    _publish_a_misprint(bus, shop)
+    while not _is_taken_up(watcher.look()["order-history"]):
+        _wait(deadline, dagster)
+    out.print("Runs have been requested. Publishing 20 more orders, with 3 that no attempt can")
+    out.print("price; there are two attempts, and then one more run that finds what fails alone.")
+    kinds += publish(bus, shop.orders(20) + shop.poison(3))
+    due = {group: tally.settled for group, tally in expected(kinds).items()}
+    while any(found.tally.settled < due[name] for name, found in watcher.look().items()):
+        _wait(deadline, dagster)
     out.print(f"All settled after {time.monotonic() - started:.0f} s.")
-    return _account(group.progress(), _rows(table))
+    return close(accounts(bus, load_spec(TOPICS), kinds), out)
 
 
-def _wait(group: Group, deadline: float, done: Callable[[GroupProgress], bool]) -> None:
-    said = ""
-    while not done(progress := group.progress()):
-        line = _in_one_line(progress)
-        if time.monotonic() > deadline:
-            raise BusError(f"still not done after {ONCE_TIMEOUT_S:.0f} s: {line}")
-        if line != said:
-            out.print(f"  {line}")
-            said = line
-        time.sleep(0.5)
+def _is_taken_up(progress: GroupProgress) -> bool:
+    inside = progress.reserved + progress.running + progress.waiting
+    return inside + progress.tally.settled > 0
 
 
-def _account(progress: GroupProgress, rows: int) -> int:
-    tally = progress.tally
-    table = Table("", title=f"Where the events of {GROUP} are", title_justify="left")
-    table.add_column("events", justify="right")
-    table.add_row("published", f"{progress.published:,}", style="bold")
-    table.add_row("processed", f"{tally.processed:,}")
-    table.add_row("filtered out (orders by phone)", f"{tally.filtered:,}")
-    table.add_row("dead-lettered", f"{tally.dead_lettered:,}", end_section=True)
-    table.add_row("rows in the Delta table", f"{rows:,}")
-    out.print(table)
-    if progress.published == tally.settled and rows == tally.processed and tally.dead_lettered:
-        out.print("[green]It adds up: published = processed + filtered + dead-lettered.[/green]")
-        return 0
-    out.print("[red]It does not add up.[/red]")
-    return 1
+def publish(bus: Bus, happened: Iterable[Happening]) -> Counter[Kind]:
+    """Publish what happened, topic by topic; how much of each kind that was."""
+    by_topic: defaultdict[str, list[Message]] = defaultdict(list)
+    kinds = Counter[Kind]()
+    for kind, topic, message in happened:
+        by_topic[topic].append(message)
+        kinds[kind] += 1
+    for topic, messages in by_topic.items():
+        bus.publish_many(topic, messages)
+    return kinds
 
 
-def _rows(table: Path) -> int:
-    """The rows in the files that the table's log names, counted from the files themselves."""
-    return sum(pq.read_metadata(file).num_rows for file in DeltaTable(str(table)).file_uris())
+def _publish_a_misprint(bus: Bus, shop: Shop) -> None:
+    try:
+        bus.publish("orders.created", shop.misprint())
+    except BusError as error:
+        out.print(f"One more order was refused as it was published: {error}")
 
 
-def _say_where_to_look(dagster: DagsterDev) -> None:
-    out.print(
-        f"""
-[bold]Dagster is at {dagster.url}[/bold]  (its log: {dagster.log})
-
-  {dagster.url}/asset-groups
-      topics, the table they become, and its dead letters: click the two boxes to open them
-  {dagster.url}/runs
-      a run for each batch of events
-  {dagster.url}/assets/order_history/dead_letters
-      what failed for good, and why: after a minute or two, when three attempts are used up and
-      a last run has found out which orders fail alone
-
-A shop now publishes orders. Try, in another terminal:
-
-  export BUS_STORE={os.environ["BUS_STORE"]}
-  .venv/bin/dagster-bus groups
-  .venv/bin/dagster-bus dlq list {GROUP}
-
-Stop the sensor in the UI (Automation) and the events wait; start it and they are worked off.
-Ctrl-C ends everything.
-"""
-    )
-
-
-def _in_one_line(progress: GroupProgress) -> str:
-    tally = progress.tally
-    return (
-        f"published {progress.published:,} · processed {tally.processed:,} · "
-        f"filtered {tally.filtered:,} · dead-lettered {tally.dead_lettered:,} · "
-        f"on the way {progress.lag:,}"
-    )
+def _wait(deadline: float, dagster: DagsterDev) -> None:
+    if time.monotonic() > deadline:
+        raise BusError(
+            "this takes too long: the line before says how far each group is, and the runs in "
+            f"{dagster.log} why; --within 600 gives it ten minutes"
+        )
+    time.sleep(0.5)
 
 
 def _options() -> argparse.Namespace:
@@ -245,6 +165,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--port", type=int, help="the UI's port (3000, or any that is free)")
     parser.add_argument(
         "--home", type=Path, default=PROJECT / ".demo", help="where to keep all that is made"
+    )
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=ONCE_TIMEOUT_S,
+        metavar="SECONDS",
+        help="how long --once may take (%(default)s)",
     )
     return parser.parse_args()
 
