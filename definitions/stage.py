@@ -25,8 +25,6 @@ RUNS_AT_ONCE = """\
 concurrency:
   runs:
     max_concurrent_runs: {}
-run_queue:
-  dequeue_interval_seconds: 1
 """
 
 

@@ -28,6 +28,8 @@ nux:                          # no invitation to a newsletter
 sensors:                      # one slow sensor holds up no other, so that some may wait for events
   use_threads: true
   num_workers: 8
+run_queue:                    # a run that may start does so within a second, and not within five
+  dequeue_interval_seconds: 1
 run_monitoring:               # a run that never starts is noticed
   enabled: true
   poll_interval_seconds: 5
