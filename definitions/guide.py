@@ -66,7 +66,7 @@ def on_first_letters(group: str, letter: DeadLetter) -> str:
     """What can be done about a group's dead letters, now that it has some."""
     dlq = f"{BIN}/dagster-bus dlq"
     said = [
-        f"[red]{group} has its first dead letters:[/red] {escape(letter.errors[-1].message)}",
+        f"[red]{group} has dead letters:[/red] {escape(letter.errors[-1].message)}",
         f"  {dlq} counts {group}",
         f"  {dlq} show {group} {letter.id}",
     ]

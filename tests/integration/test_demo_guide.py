@@ -110,7 +110,7 @@ def test_commands_for_the_first_dead_letters_are_understood(
         watcher.point_to_letters()
         watcher.point_to_letters()
     said = out.export_text()
-    assert said.count("order-history has its first dead letters: no [rate]") == 1
+    assert said.count("order-history has dead letters: no [rate]") == 1
     assert "payments" not in said
     counts, show, redrive = typed(said, "dagster-bus")
     assert [counts[1], show[1], redrive[1]] == ["counts", "show", "redrive"]
