@@ -84,6 +84,8 @@ class Delivery:
     """Those of its events that only wait for others of them, and did not fail themselves."""
     doubtful: bool = False
     """Its last holder left without a word: whether the work was done, only the next one can see."""
+    looks: int = 0
+    """How many holders of an exhausted delivery have looked which events fail alone, in vain."""
     version: int = 1
 
     @property
@@ -314,10 +316,14 @@ def give_up(
     return _dead(delivery, now_ms)
 
 
-def hand_back(delivery: Delivery, *, token: int, now_ms: int) -> Delivery:
-    """The worker was told to stop, and leaves the work to another. No attempt is counted."""
+def hand_back(
+    delivery: Delivery, *, token: int, now_ms: int, wait_ms: int = 0, looked: bool = False
+) -> Delivery:
+    """The worker was told to stop or could not begin, and leaves the work to another, after a wait
+    if there is one. No attempt is counted, but a look in vain is."""
     require_lease(delivery, token=token, now_ms=now_ms)
-    return put_aside(delivery, now_ms=now_ms)
+    left = replace(delivery, looks=delivery.looks + looked)
+    return put_aside(left, now_ms=now_ms + wait_ms)
 
 
 def take_back(
@@ -330,6 +336,7 @@ def take_back(
         errors=delivery.errors if error is None else (*delivery.errors, error),
         worker=None,
         exhausted=delivery.exhausted or isinstance(decision, GiveUp),
+        looks=delivery.looks + delivery.exhausted,
         doubtful=True,
         due_ms=now_ms if isinstance(decision, GiveUp) else now_ms + decision.delay_ms,
     )
@@ -359,6 +366,7 @@ def _afresh(delivery: Delivery, now_ms: int) -> Delivery:
         errors=(),
         attempt=1,
         exhausted=False,
+        looks=0,
         doubtful=False,
         behind=(),
         created_ms=now_ms,

@@ -183,12 +183,17 @@ class Group:
         current = self._find(held.id)
         return self.report(held, all_of(current, error))
 
-    def hand_back(self, held: Delivery) -> Delivery:
-        """The worker was told to stop: somebody else does the rest, and no attempt is counted."""
-        return self._step(
-            held.id,
-            lambda current, now_ms: life.hand_back(current, token=held.token, now_ms=now_ms),
-        )
+    def hand_back(self, held: Delivery, *, wait_ms: int = 0, looked: bool = False) -> Delivery:
+        """The worker was told to stop, or could not begin: somebody else does the rest, after a
+        wait if there is one. No attempt is counted. `looked`: it has looked for bad events, and
+        that did not help."""
+
+        def step(current: Delivery, now_ms: int) -> Delivery:
+            return life.hand_back(
+                current, token=held.token, now_ms=now_ms, wait_ms=wait_ms, looked=looked
+            )
+
+        return self._step(held.id, step)
 
     def is_exhausted(self, held: Delivery) -> bool:
         """Whether the work may not be tried any more. The holder is to look whether a vanished

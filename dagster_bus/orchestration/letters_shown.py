@@ -78,7 +78,7 @@ def _kind(fingerprint: str, count: int, newest: DeadLetter | None) -> str:
 
 
 def _more(kinds: int) -> str:
-    return f"\n… and {kinds} more kinds"
+    return f"\n… and {kinds} more"
 
 
 def _table(letters: Sequence[DeadLetter]) -> Iterator[str]:

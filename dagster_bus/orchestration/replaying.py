@@ -32,7 +32,7 @@ from dagster_bus.core.topic import TopicPartition
 from dagster_bus.errors import ReplayExists, UsageError
 from dagster_bus.orchestration.names import REPLAY
 from dagster_bus.orchestration.resources import BusResource
-from dagster_bus.orchestration.working import work_off
+from dagster_bus.orchestration.working import NotTried, work_off
 from dagster_bus.spark.handover import OpenSession
 from dagster_bus.spark.processing import Work
 from dagster_bus.spark.tables import Table
@@ -151,12 +151,15 @@ def _work_all_off(
     context: OpExecutionContext, open_session: OpenSession, work: Work, group: Group
 ) -> None:
     """Work off one delivery after the other, until none is left. One that fails waits for its next
-    attempt by the group's retry policy, and ends in the dead letters of the replay."""
+    attempt by the group's retry policy, and ends in the dead letters of the replay. Without Spark
+    the job ends: launched again under the same name, it goes on."""
     while open_ := group.open_deliveries():
         for held in group.take(context.run.run_id):
             context.log.info("Window %s: %s events.", held.window, held.size)
             try:
                 work_off(open_session, work, group, held)
+            except NotTried:
+                raise
             except Failure as failure:
                 context.log.warning("%s", failure.description)
             break

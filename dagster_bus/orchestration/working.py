@@ -24,6 +24,10 @@ from dagster_bus.spark.isolation import is_worth_isolating, set_poison_apart
 from dagster_bus.spark.processing import Result, Work, is_in_table, process
 
 
+class NotTried(Failure):
+    """The work could not even begin, and no work can for now."""
+
+
 def work_off(
     open_session: OpenSession, work: Work, group: Group, held: Delivery
 ) -> MaterializeResult[None]:
@@ -38,9 +42,7 @@ def work_off(
         except Failure:
             raise
         except SparkUnavailable as error:  # no event is to blame, and no attempt was made
-            with suppress(BusError):
-                group.hand_back(held)
-            raise Failure(f"Not tried: {error}", allow_retries=False) from error
+            raise _not_tried(group, held, error) from error
         except DeliveryError as lost:
             raise Failure(f"Stopped: {lost}.", allow_retries=False) from lost
         except Exception as error:  # noqa: BLE001  (the failure tells what it was)
@@ -92,7 +94,7 @@ def _failed(group: Group, held: Delivery, work: Work, error: Exception) -> Failu
         if is_in_table(work, held):
             return _left_to_the_next(work, error)
         if _isolates(group, held):  # what is left was not to blame so far
-            group.hand_back(held)
+            group.hand_back(held, looked=True)
             then = "What did not fail alone could not be done either, and the next run tries again"
             return Failure(f"{then}. {cause.type}: {cause.message}{notes}", allow_retries=False)
         return _end_of(group.fail(held, error), notes)
@@ -102,6 +104,19 @@ def _failed(group: Group, held: Delivery, work: Work, error: Exception) -> Failu
             "the work is handed on when its lease ends.",
             allow_retries=False,
         )
+
+
+def _not_tried(group: Group, held: Delivery, error: SparkUnavailable) -> NotTried:
+    """Hand the work back for as long as a run is waited for that does not come: what keeps Spark
+    from starting seldom ends within a moment."""
+    wait_ms = group.config.launch_timeout_ms
+    try:
+        group.hand_back(held, wait_ms=wait_ms)
+    except BusError as unrecorded:
+        then = f"This could not be recorded ({unrecorded}); the work is handed on with its lease"
+    else:
+        then = f"No attempt is counted, and the next run follows in {wait_ms / 1000:.0f} s"
+    return NotTried(f"Not tried: {error}. {then}.", allow_retries=False)
 
 
 def _left_to_the_next(work: Work, error: Exception) -> Failure:

@@ -25,8 +25,7 @@ from dagster_bus.spark.publishing import prepare_rows
 LOGGER = logging.getLogger("dagster_bus")
 
 MOST_LOOKS = 3
-"""How many workers may look for the bad events, and bring the others into the table, before all of
-them are given up."""
+"""How many workers may look for the bad events in vain before all events are given up."""
 
 TRIES_OF_EXECUTORS = 3
 """How often in a row executors must die over the same events before that is held against them."""
@@ -38,7 +37,7 @@ LOST = ("ExecutorLostFailure", "exited unexpectedly", "Lost executor", "Executor
 def is_worth_isolating(held: Delivery) -> bool:
     """Whether looking for bad events is likely to come to an end: if workers vanish or fail over
     that again and again, it is not."""
-    return held.reservation <= len(held.errors) + MOST_LOOKS
+    return held.looks < MOST_LOOKS
 
 
 def set_poison_apart(open_session: OpenSession, work: Work, keeper: Keeper) -> Findings:

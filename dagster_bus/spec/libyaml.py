@@ -44,5 +44,5 @@ def quick_events(text: str) -> Iterator[Event]:
 
 
 def _is_doubtful(event: ScalarEvent) -> bool:
-    """Between braces or brackets, a word that goes on behind a question mark."""
-    return not event.style and "?" in event.value
+    """Between braces or brackets, nothing at all, or a word that goes on behind a question mark."""
+    return not event.style and (not event.value or "?" in event.value)

@@ -234,6 +234,19 @@ def test_a_worker_that_is_told_to_stop_hands_its_work_back(bus: Bus, group: Grou
     assert group.progress().tally == Tally()
 
 
+def test_a_worker_that_cannot_begin_hands_its_work_back_for_a_while(
+    bus: Bus, group: Group, clock: FakeClock
+) -> None:
+    bus.publish_many("orders", numbers(10))
+    (delivery,) = group.reserve()
+    group.hand_back(start(group, delivery), wait_ms=5_000, looked=True)
+    clock.advance(4_999)
+    assert group.reserve() == []
+    clock.advance(1)
+    (again,) = group.reserve()
+    assert (again.id, again.attempt, again.looks) == (delivery.id, 1, 1)
+
+
 def test_a_vanished_worker_is_never_the_one_who_gives_up(
     bus: Bus, group: Group, clock: FakeClock
 ) -> None:

@@ -165,7 +165,7 @@ def test_of_many_kinds_of_error_the_most_frequent_are_seen_without_a_click(
     lines = str(shown).splitlines()
     assert len(str(shown)) < 1_000
     assert lines[2].startswith("| 3 |")
-    assert lines[-1] == f"… and {12 - (len(lines) - 4)} more kinds"
+    assert lines[-1] == f"… and {12 - (len(lines) - 4)} more"
 
 
 def test_checks_turn_red_when_executed_and_when_observed(mourning: Project) -> None:

@@ -21,11 +21,14 @@ from dagster_bus.core.store import Tally
 from dagster_bus.errors import StoreUnusable
 from dagster_bus.orchestration import sessions
 from dagster_bus.orchestration.dead_letters import build_dead_letters
+from dagster_bus.spark.isolation import MOST_LOOKS
 from dagster_bus.spark.tables import Written
 from dagster_bus.spark.tables.delta import DeltaSink
 from dagster_bus.spec.load import load_spec
+from tests.support.dagster_dev import wait_for
 from tests.support.dagster_project import DEAD, TABLE, Project, failure_of
 from tests.support.project import write_topics
+from tests.support.sessions import no_java
 
 
 def test_a_run_brings_its_events_into_the_table_and_settles(
@@ -134,23 +137,37 @@ def test_a_run_that_is_cancelled_hands_its_work_back_and_counts_as_no_attempt(
     assert project.tally() == Tally(processed=10)
 
 
-def test_a_spark_that_does_not_start_costs_no_attempt(
+def test_a_spark_that_does_not_start_costs_no_attempt_and_is_waited_for(
     tmp_path: Path, instance: DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write_topics(tmp_path, **{"max_attempts: 2": "max_attempts: 1"})
-    project = Project(file, instance)
+    """Also once no attempt is left, and however often: the good events are done in the end."""
+    changes = {
+        "max_attempts: 2": "max_attempts: 1",
+        "pipelines:keep": "pipelines:all_but_7",
+        "on_exhausted: dead_letter": "on_exhausted: isolate",
+        "launch_timeout: 60s": "launch_timeout: 1s",
+    }
+    project = Project(write_topics(tmp_path, **changes), instance)
     project.publish(10)
 
-    def no_java(_config: object) -> None:
-        raise RuntimeError("Java gateway process exited before sending its port number")
+    def run_without_java() -> None:
+        request = wait_for("request", lambda: project.tick().run_requests)[0]
+        with monkeypatch.context() as broken:
+            broken.setattr(sessions, "spark_session_from_config", no_java)
+            said = failure_of(project.run(request))
+        assert said.startswith("Not tried: no Spark session could be opened: RuntimeError: Java")
+        assert "the next run follows in 1 s" in said
+        assert not project.tick().run_requests, "who has no Spark is not asked again at once"
 
-    with monkeypatch.context() as broken:
-        broken.setattr(sessions, "spark_session_from_config", no_java)
-        first = project.run(project.request())
-    assert "Not tried: no Spark session could be opened: RuntimeError: Java" in failure_of(first)
-    assert project.run(project.request()).success
-    assert project.tally() == Tally(processed=10)
-    assert project.rows() == list(range(10))
+    run_without_java()
+    request = wait_for("request", lambda: project.tick().run_requests)[0]
+    assert "No attempt is left: the next run finds out" in failure_of(project.run(request))
+    for _ in range(MOST_LOOKS + 1):
+        run_without_java()
+    assert project.tally() == Tally()
+    assert project.run(wait_for("request", lambda: project.tick().run_requests)[0]).success
+    assert project.tally() == Tally(processed=9, dead_lettered=1)
+    assert project.rows() == [n for n in range(10) if n != 7]
 
 
 def test_the_work_of_runs_that_vanished_is_given_up_by_one_that_has_looked(

@@ -12,6 +12,12 @@ def explode(events: DataFrame) -> DataFrame:
     return events.select(F.raise_error(F.lit("boom")).cast("bigint").alias("n"))
 
 
+def all_but_7(events: DataFrame) -> DataFrame:
+    """The same as `keep`, if none of the events is the seventh."""
+    boom = F.raise_error(F.lit("boom")).cast("bigint")
+    return keep(events.withColumn("n", F.when(F.col("n") == 7, boom).otherwise(F.col("n"))))
+
+
 sessions: list[str] = []
 """The modules that the sessions of `noting` came from."""
 

@@ -33,7 +33,20 @@ def test_a_batch_over_which_workers_vanish_again_and_again_is_given_up() -> None
         assert is_worth_isolating(held)
         held = taken(life.take_back(held, now_ms=0, error=None, decision=GiveUp()))
     assert is_worth_isolating(held)
-    assert not is_worth_isolating(taken(life.hand_back(held, token=held.token, now_ms=0)))
+    back = life.hand_back(held, token=held.token, now_ms=0, looked=True)
+    assert not is_worth_isolating(taken(back))
+    assert is_worth_isolating(taken(life.resume(back, now_ms=0))), "what starts afresh does"
+
+
+def test_runs_that_never_looked_do_not_count() -> None:
+    """They were told to stop, had no Spark, or never came."""
+    held = exhausted()
+    for _ in range(MOST_LOOKS + 1):
+        held = taken(life.hand_back(held, token=held.token, now_ms=0, wait_ms=1))
+        back = life.hand_back(held, token=held.token, now_ms=0)
+        lost = life.reserve_again(back, now_ms=0, launch_timeout_ms=1)
+        held = taken(life.release_reservation(lost, now_ms=1))
+    assert is_worth_isolating(held)
 
 
 def test_the_death_of_an_executor_is_told_from_an_error_of_the_code() -> None:

@@ -20,17 +20,27 @@ topics:
 """
 
 
+TICK_S = 0.02
+"""File systems count time in steps, which are shorter than this."""
+
+JUST_NOW_NS = kept.SETTLED_NS
+
+
+@pytest.fixture(autouse=True)
+def files_count_as_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though they were written a moment ago: nobody can set the time of a file's last change."""
+    monkeypatch.setattr(kept, "SETTLED_NS", 0)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     write(tmp_path / "order.json", json.dumps({"type": "object"}))
     return write(tmp_path / "topics.yaml", TEXT)
 
 
-def write(file: Path, text: str, age_s: float = 60) -> Path:
-    """A file that was last written some time ago."""
+def write(file: Path, text: str) -> Path:
     file.write_text(text, encoding="utf-8")
-    then = time.time() - age_s
-    os.utime(file, (then, then))
+    time.sleep(TICK_S)
     return file
 
 
@@ -40,7 +50,7 @@ def test_what_has_not_changed_is_the_same_object(file: Path) -> None:
 
 def test_a_change_of_the_file_counts_at_once(file: Path) -> None:
     assert list(kept_spec(file).topics) == ["orders"]
-    write(file, TEXT.replace("orders:", "others:"), age_s=30)
+    write(file, TEXT.replace("orders:", "others:"))
     assert list(kept_spec(file).topics) == ["others"]
 
 
@@ -51,6 +61,15 @@ def test_a_file_that_takes_the_place_of_another_is_read(file: Path) -> None:
     other.replace(file)
     assert file.stat().st_size == about.st_size
     assert kept_spec(file) is not first
+
+
+def test_a_file_whose_time_was_set_is_read(file: Path) -> None:
+    """As tools do that give all files the same time."""
+    os.utime(file, (1, 1))
+    first = kept_spec(file)
+    write(file, TEXT.replace("orders:", "others:"))
+    os.utime(file, (1, 1))
+    assert list(kept_spec(file).topics) == ["others"] != list(first.topics)
 
 
 def test_a_variable_that_changes_counts_at_once(
@@ -70,14 +89,16 @@ def test_a_change_of_a_document_counts_at_once(file: Path) -> None:
     assert kept_spec(file) is not first
 
 
-def test_what_was_written_just_now_is_read_again(file: Path) -> None:
-    write(file, TEXT, age_s=0)
+def test_what_was_written_just_now_is_read_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "SETTLED_NS", JUST_NOW_NS)
     assert kept_spec(file) is not kept_spec(file)
 
 
 def test_a_mistake_is_told_each_time_and_so_is_a_file_that_is_gone(file: Path) -> None:
     kept_spec(file)
-    write(file, TEXT.replace("version: 1", "version: 2"), age_s=30)
+    write(file, TEXT.replace("version: 1", "version: 2"))
     for _ in range(2):
         with pytest.raises(SpecError, match="version"):
             kept_spec(file)

@@ -1,4 +1,7 @@
-"""Rows in files that are neither tiny nor huge, however many tasks they come from."""
+"""Rows in files that are not tiny, however many tasks they come from.
+
+What a single task makes is not split: a pipeline that brings very much into one has to deal it out
+again (`repartition`)."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -204,6 +204,7 @@ def delivery_to_document(delivery: Delivery) -> Document:
         "redriven": delivery.redriven,
         "behind": _ranges_to_list(delivery.behind),
         "doubtful": delivery.doubtful,
+        "looks": delivery.looks,
         "version": delivery.version,
     }
 
@@ -240,6 +241,7 @@ def delivery_from_document(document: Document) -> Delivery:
         redriven=document.get("redriven", False),
         behind=_ranges_from_list(document.get("behind", ())),
         doubtful=document.get("doubtful", True),
+        looks=document.get("looks", 0),
         version=document["version"],
     )
 

@@ -25,7 +25,8 @@ deliveries      every delivery, open or done (of live groups only those that are
                 dead letters tell of), with the errors of all its attempts; it may be
                 exhausted (only to be looked at, isolated or given up), redriven (its events are
                 letters that were sent back) and doubtful (its last holder left without a word);
-                behind are those of its ranges that only wait for the others
+                behind are those of its ranges that only wait for the others, looks how many of
+                its holders have looked in vain for events that fail alone
 open_ranges     the ranges of deliveries that are not done, nor redriven
 dead_letters    copies of the events that a group gave up on; ids ascend; their state is "dead" or
                 "redriven"; patched is the payload that one was sent back with, if another one

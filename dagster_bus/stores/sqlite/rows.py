@@ -41,6 +41,7 @@ def delivery_to_row(delivery: Delivery) -> dict[str, Any]:
         "redriven": delivery.redriven,
         "behind": ranges_to_text(delivery.behind),
         "doubtful": delivery.doubtful,
+        "looks": delivery.looks,
     }
 
 
@@ -57,7 +58,7 @@ def ranges_from_text(text: str) -> tuple[OffsetRange, ...]:
 def delivery_from_row(row: Sequence[Any]) -> Delivery:
     id, group, window, ranges, _, state, outcome, attempt, reservation, token = row[:10]
     due_ms, worker, errors, created_ms, version = row[10:15]
-    exhausted, redriven, behind, doubtful = row[15:]
+    exhausted, redriven, behind, doubtful, looks = row[15:]
     return Delivery(
         id=id,
         group=group,
@@ -77,6 +78,7 @@ def delivery_from_row(row: Sequence[Any]) -> Delivery:
         redriven=bool(redriven),
         behind=ranges_from_text(behind),
         doubtful=bool(doubtful),
+        looks=looks,
     )
 
 

@@ -330,10 +330,10 @@ SET next_offset = excluded.next_offset,
 -- name: insert_delivery
 INSERT INTO deliveries (id, group_name, window, ranges, size, state, outcome, attempt, reservation,
                         token, due_ms, worker, errors, created_ms, version, exhausted, redriven,
-                        behind, doubtful)
+                        behind, doubtful, looks)
 VALUES (:id, :group_name, :window, :ranges, :size, :state, :outcome, :attempt, :reservation,
         :token, :due_ms, :worker, :errors, :created_ms, :version, :exhausted, :redriven,
-        :behind, :doubtful)
+        :behind, :doubtful, :looks)
 ON CONFLICT DO NOTHING
 
 -- name: stored_ranges
@@ -344,7 +344,7 @@ UPDATE deliveries
 SET ranges = :ranges, size = :size, state = :state, outcome = :outcome, attempt = :attempt,
     reservation = :reservation, token = :token, due_ms = :due_ms, worker = :worker,
     errors = :errors, created_ms = :created_ms, version = :version, exhausted = :exhausted,
-    behind = :behind, doubtful = :doubtful
+    behind = :behind, doubtful = :doubtful, looks = :looks
 WHERE id = :id AND version = :version - 1
 
 -- name: forget_delivery
