@@ -150,22 +150,23 @@ def test_a_spark_that_does_not_start_costs_no_attempt_and_is_waited_for(
     project = Project(write_topics(tmp_path, **changes), instance)
     project.publish(10)
 
+    def run() -> Any:
+        return project.run(wait_for("request", lambda: [*(project.tick().run_requests or ())])[0])
+
     def run_without_java() -> None:
-        request = wait_for("request", lambda: project.tick().run_requests)[0]
         with monkeypatch.context() as broken:
             broken.setattr(sessions, "spark_session_from_config", no_java)
-            said = failure_of(project.run(request))
+            said = failure_of(run())
         assert said.startswith("Not tried: no Spark session could be opened: RuntimeError: Java")
         assert "the next run follows in 1 s" in said
         assert not project.tick().run_requests, "who has no Spark is not asked again at once"
 
     run_without_java()
-    request = wait_for("request", lambda: project.tick().run_requests)[0]
-    assert "No attempt is left: the next run finds out" in failure_of(project.run(request))
+    assert "No attempt is left: the next run finds out" in failure_of(run())
     for _ in range(MOST_LOOKS + 1):
         run_without_java()
     assert project.tally() == Tally()
-    assert project.run(wait_for("request", lambda: project.tick().run_requests)[0]).success
+    assert run().success
     assert project.tally() == Tally(processed=9, dead_lettered=1)
     assert project.rows() == [n for n in range(10) if n != 7]
 
