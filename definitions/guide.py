@@ -94,7 +94,7 @@ def in_one_line(found: Iterable[tuple[str, GroupProgress]]) -> str:
 
 def _standing(progress: GroupProgress) -> str:
     dead = progress.tally.dead_lettered
-    letters = f" ({dead:,} dead letters)" if dead else ""
+    letters = f" ({dead:,} dead letter{'s' * (dead > 1)})" if dead else ""
     return f"{progress.tally.settled:,}/{progress.published:,}{letters}"
 
 
