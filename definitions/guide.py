@@ -11,6 +11,7 @@ from rich.markup import escape
 from dagster_bus import Bus
 from dagster_bus.core.store import DeadLetter, GroupProgress
 from dagster_bus.orchestration.dev import DagsterDev
+from dagster_bus.spark.warm import FOLDER
 from definitions.shop import NO_CURRENCY
 from definitions.stage import PROJECT
 
@@ -18,7 +19,7 @@ BIN = ".venv/bin"
 
 REPLAY = '{"ops": {"replay_events": {"config": {"group": "revenue", "name": "again"}}}}'
 
-EXPORTED = ("BUS_STORE", "DATA_DIR", "DAGSTER_BUS_SPARK_FOLDER")
+EXPORTED = ("BUS_STORE", "DATA_DIR", FOLDER)
 
 
 def where_to_look(dagster: DagsterDev) -> str:
@@ -109,7 +110,7 @@ class Watcher:
         self._said = ""
 
     def look(self) -> dict[str, GroupProgress]:
-        """Say how far the groups are, if that has changed, and point to their first letters."""
+        """How far the groups are; said, if that has changed."""
         found = {name: self._bus.group(name).progress() for name in self._groups}
         line = in_one_line(found.items())
         if line != self._said:

@@ -1,5 +1,7 @@
-"""Many groups, a lot at a time: with all of them in one definition Dagster's work grows with the
-square of their number, and a definition for each takes a millisecond or two of its own."""
+"""Many things, a lot at a time.
+
+With all groups in one definition Dagster's work grows with the square of their number, and a
+definition for each takes a millisecond or two of its own."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar

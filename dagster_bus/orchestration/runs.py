@@ -9,6 +9,7 @@ from dagster import DagsterInstance, DagsterRunStatus, RunRecord, RunsFilter
 from dagster_bus.core.delivery import Delivery, State
 from dagster_bus.core.groups import Group
 from dagster_bus.core.recovering import Worker
+from dagster_bus.orchestration.lots import in_lots
 from dagster_bus.orchestration.names import DELIVERY_TAG, RESERVATION_TAG
 
 AT_ONCE = 500
@@ -55,8 +56,8 @@ class RunBook:
     def _ask(
         self, names: Sequence[str], wanted: Callable[[Sequence[str]], RunsFilter]
     ) -> Iterator[RunRecord]:
-        for start in range(0, len(names), AT_ONCE):
-            yield from self._instance.get_run_records(wanted(names[start : start + AT_ONCE]))
+        for lot in in_lots(names, AT_ONCE):
+            yield from self._instance.get_run_records(wanted(lot))
 
 
 def look_at_runs(book: RunBook, patience_ms: int) -> Callable[[Delivery], Worker]:

@@ -20,8 +20,8 @@ SETTLED_NS = 2_000_000_000
 systems count time in steps."""
 
 Stamp = tuple[tuple[int, ...], ...]
-"""Of each file its latest time, all its times, its size and its place on the disk; of one that is
-not there nothing. Tools may set the time of a file's words, and nobody that of its last change."""
+"""Of each file its times, its size and its place on the disk; of one that is not there nothing.
+Tools may set the time of a file's words, and nobody that of its last change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _read(file: Path, path: str | Path) -> LoadedSpec:
     loaded = load_spec(path, environ)
     documents = tuple(_documents(loaded))
     stamp = before + _stamp(documents)
-    if all(began_ns - latest_ns > SETTLED_NS for latest_ns, *_ in stamp):
+    if all(began_ns - max(words, change) > SETTLED_NS for words, change, *_ in stamp):
         while len(_kept) >= MOST:
             _kept.pop(next(iter(_kept)))
         _kept[file] = _Kept(loaded, (file, *documents), stamp, environ.asked)
@@ -100,5 +100,5 @@ def _stamp(files: Iterable[Path]) -> Stamp:
         except OSError:
             continue
         times = (about.st_mtime_ns, about.st_ctime_ns)
-        found.append((max(times), *times, about.st_size, about.st_ino, about.st_dev))
+        found.append((*times, about.st_size, about.st_ino, about.st_dev))
     return tuple(found)

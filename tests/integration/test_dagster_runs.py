@@ -19,16 +19,14 @@ from dagster_bus.core.groups import Group
 from dagster_bus.core.letters import Chosen
 from dagster_bus.core.store import Tally
 from dagster_bus.errors import StoreUnusable
-from dagster_bus.orchestration import sessions
 from dagster_bus.orchestration.dead_letters import build_dead_letters
 from dagster_bus.spark.isolation import MOST_LOOKS
 from dagster_bus.spark.tables import Written
 from dagster_bus.spark.tables.delta import DeltaSink
 from dagster_bus.spec.load import load_spec
 from tests.support.dagster_dev import wait_for
-from tests.support.dagster_project import DEAD, TABLE, Project, failure_of
+from tests.support.dagster_project import DEAD, TABLE, Project, failure_of, without_java
 from tests.support.project import write_topics
-from tests.support.sessions import no_java
 
 
 def test_a_run_brings_its_events_into_the_table_and_settles(
@@ -154,8 +152,7 @@ def test_a_spark_that_does_not_start_costs_no_attempt_and_is_waited_for(
         return project.run(wait_for("request", lambda: [*(project.tick().run_requests or ())])[0])
 
     def run_without_java() -> None:
-        with monkeypatch.context() as broken:
-            broken.setattr(sessions, "spark_session_from_config", no_java)
+        with without_java(monkeypatch):
             said = failure_of(run())
         assert said.startswith("Not tried: no Spark session could be opened: RuntimeError: Java")
         assert "the next run follows in 1 s" in said

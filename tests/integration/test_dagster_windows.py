@@ -13,11 +13,9 @@ from dagster_bus.core.clock import system_clock
 from dagster_bus.core.event import Message
 from dagster_bus.core.store import Tally
 from dagster_bus.core.window import DAILY, HOUR_MS, HOURLY
-from dagster_bus.orchestration import sessions
 from tests.support import pipelines
-from tests.support.dagster_project import JOB, Project, failure_of
+from tests.support.dagster_project import JOB, Project, failure_of, without_java
 from tests.support.project import write_topics
-from tests.support.sessions import no_java
 
 NOW = system_clock()
 OPEN = HOURLY.at(NOW).key
@@ -153,8 +151,7 @@ def test_a_replay_goes_through_events_again_into_a_table_beside(
     assert project.tally() == Tally(processed=3)
     assert rows(project) == {HOUR_AGO: [1, 2], OPEN: [3]}
 
-    with monkeypatch.context() as without_java:
-        without_java.setattr(sessions, "spark_session_from_config", no_java)
+    with without_java(monkeypatch):
         assert "Not tried: no Spark session" in says(replay(name="later"))
     with Bus.open(project.file) as bus:
         assert bus.group("order-table~later").progress().tally == Tally()

@@ -7,7 +7,6 @@ are brought from there to a real S3 server; all that follows is done for real.
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -41,6 +40,7 @@ from dagster_bus.spark.tables.storage import (
     told,
 )
 from dagster_bus.spark.tables.table import Written
+from tests.support.dagster_dev import free_ports
 from tests.support.tables import A, B, delivery, numbers
 
 OPTIONS = {
@@ -116,9 +116,7 @@ def s3() -> Iterator[dict[str, str]]:
     beside = Path(sys.executable).with_name("moto_server")
     program = str(beside) if beside.exists() else shutil.which("moto_server")
     assert program, "there is no S3 server here: pip install 'dagster-bus[dev]'"
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    (port,) = free_ports(1)
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     server = subprocess.Popen(
         [program, "-H", "127.0.0.1", "-p", str(port)],

@@ -1,10 +1,13 @@
 """A loaded `topics.yaml` with a Dagster of its own, ticked and run by the test itself."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 from dagster import (
     AssetKey,
     DagsterEvent,
@@ -21,6 +24,7 @@ from dagster import (
 
 from dagster_bus import Bus, BusResource, load_definitions
 from dagster_bus.core.store import Tally
+from dagster_bus.orchestration import sessions
 
 JOB = "order_table_job"
 SENSOR = "order_table_sensor"
@@ -99,6 +103,18 @@ class Project:
 
     def rows(self) -> list[int]:
         return sorted(pl.read_delta(str(self.file.parent / "data/orders"))["n"].to_list())
+
+
+@contextmanager
+def without_java(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No Spark session can be opened."""
+
+    def no_java(_config: object) -> None:
+        raise RuntimeError("Java gateway process exited before sending its port number")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sessions, "spark_session_from_config", no_java)
+        yield
 
 
 def failure_of(result: Any) -> str:

@@ -46,8 +46,3 @@ def _letters(spark: SparkSession, file: str) -> list[int]:
 
 if __name__ == "__main__":
     main(sys.argv[1])
-
-
-def no_java(_config: object) -> None:
-    """In place of what opens a session."""
-    raise RuntimeError("Java gateway process exited before sending its port number")

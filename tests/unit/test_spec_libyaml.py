@@ -67,7 +67,15 @@ def test_libyaml_reads_no_text_otherwise(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("a:\tb", "\ufeffa: b\n\ufeffc: d", "{a?: 1}", "a: >#b", "[what?]", "[a, {b: c? d}]"),
+        *(
+            "a:\tb",
+            "\ufeffa: b\n\ufeffc: d",
+            "{a?: 1}",
+            "a: >#b",
+            "[what?]",
+            "[a, {b: c? d}]",
+            "{? : x}",
+        ),
         *("a: ${UNSET}", "a: !!str b", "a: &b c", "{a: b", "a: 'b", "a: \0"),
         "[" * 60,
     ],

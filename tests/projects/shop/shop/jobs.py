@@ -8,6 +8,8 @@ from dagster import OpExecutionContext, in_process_executor, job, op
 
 from dagster_bus import BusResource
 
+PATIENCE_S = 300.0
+
 
 @op
 def mail(context: OpExecutionContext, bus: BusResource) -> None:
@@ -24,7 +26,8 @@ def wait_for_the_end(mark: str | None) -> None:
     if mark is None or Path(mark).exists():
         return
     Path(mark).write_text(str(os.getpid()))
-    while not Path(f"{mark}-go-on").exists():
+    deadline = time.monotonic() + PATIENCE_S
+    while not Path(f"{mark}-go-on").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
