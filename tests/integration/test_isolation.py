@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from dagster_bus.core.store import Tally
 from dagster_bus.spark.expecting import Expectation
+from dagster_bus.spark.isolation import MOST_LOOKS
 from dagster_bus.spark.tables.delta import DeltaSink
 from tests.support.spark_work import Workshop
 
@@ -107,10 +108,6 @@ def test_a_table_that_is_out_of_reach_for_a_while_costs_no_good_event(
     shop.does(raising(2))  # type: ignore[arg-type]
     shop.publish(*({"n": n} for n in range(4)))
     shop.fails()
-
-    def unreachable(*_: object) -> None:
-        raise ConnectionError("no route to the table")
-
     with monkeypatch.context() as fault:
         fault.setattr(DeltaSink, "write", unreachable)
         assert "the next run tries again. ConnectionError: no route" in shop.fails()
@@ -118,6 +115,23 @@ def test_a_table_that_is_out_of_reach_for_a_while_costs_no_good_event(
     assert shop.numbers() == [0, 1, 3]
     assert shop.group.progress().tally == Tally(processed=3, dead_lettered=1)
     shop.bus.close()
+
+
+def test_a_table_that_stays_out_of_reach_is_not_tried_for_ever(
+    small: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.does(raising(2))  # type: ignore[arg-type]
+    small.publish(*({"n": n} for n in range(4)))
+    small.fails()
+    monkeypatch.setattr(DeltaSink, "write", unreachable)
+    for _ in range(MOST_LOOKS):
+        assert "the next run tries again" in small.fails()
+    assert "No attempt is left: 3 events are in the dead letters" in small.fails()
+    assert small.group.progress().tally == Tally(dead_lettered=4)
+
+
+def unreachable(*_: object) -> None:
+    raise ConnectionError("no route to the table")
 
 
 def test_a_pipeline_that_fails_without_any_event_costs_one_trial(
